@@ -139,7 +139,7 @@ def written(page: Page, worker: str, what: str) -> Locator:
 
 def picture(page: Page) -> str:
     """The timeline as it is drawn now."""
-    return str(page.evaluate("document.querySelector('.chart canvas').toDataURL()"))
+    return page.locator(".chart svg").inner_html()
 
 
 def duration(seconds: float) -> str:
@@ -151,7 +151,7 @@ def duration(seconds: float) -> str:
 
 
 def draws_anew(page: Page, before: str) -> None:
-    page.wait_for_function("before => document.querySelector('.chart canvas')?.toDataURL() !== before", arg=before)
+    page.wait_for_function("before => document.querySelector('.chart svg')?.innerHTML !== before", arg=before)
 
 
 def test_a_roll_is_followed_worker_by_worker_over_a_failure_to_its_end(visit: Visit, site: ClusterSite) -> None:
@@ -197,7 +197,7 @@ def the_first_is_restarted(page: Page, roll: Roll, worker: str) -> None:
     expect(cell(row, "Status")).to_contain_text("intent")
     expect(written(page, worker, "intent")).to_be_visible()
     expect(cell(row, "Restarted in")).to_have_text("–")
-    expect(page.locator(".chart > div")).to_have_attribute("data-drawn", "true")
+    expect(page.locator(".chart rect").first).to_be_visible()
     before = picture(page)
     draws_anew(page, before)  # it grows while the restart goes on
     moments = cell(row, "Moments")

@@ -18,13 +18,10 @@ function wanted() {
 }
 
 function apply() {
-  const theme = wanted();
-  if (document.documentElement.dataset.theme === theme) return;
-  document.documentElement.dataset.theme = theme;
-  window.dispatchEvent(new Event("themechange"));
+  document.documentElement.dataset.theme = wanted();
 }
 
-/** Follow Airflow's theme from now on; pictures redraw on `themechange`. */
+/** Follow Airflow's theme from now on. */
 export function followTheme() {
   apply();
   system.addEventListener("change", apply);

@@ -1,3 +1,1473 @@
-/* preact 11.2.0, htm 3.1.1; licences beside this file */
-var v,l_,$_,H,J,I,a_,R,p_,Q,K,L_,W=Symbol.for("pv"),B={},O=[],R_=/^m(i|n|o|s|text|space)$/,X=Array.isArray,Y=O.slice,N=Object.assign;function U(e){e&&e.parentNode&&e.remove()}function h_(e,_,t){var o,c,n,u={},i=arguments.length;for(n in _)n=="key"?o=_[n]:n=="ref"&&typeof e!="function"?c=_[n]:u[n]=_[n];return i>2&&(u.children=i>3?Y.call(arguments,2):t),E(e,u,o,c,null)}function E(e,_,t,o,c){var n={type:e,props:_,key:t,ref:o,__k:null,__:null,__b:0,__e:null,__c:null,constructor:W,__v:c||++l_,__i:-1,__u:0};return!c&&v.vnode&&v.vnode(n),n}function V(e){return e.children}function j(e,_){this.props=e,this.context=_,this.__g=0}function T(e,_){if(_==null)return e.__&&T(e.__,e.__i+1);for(var t;_<e.__k.length;_++)if((t=e.__k[_])&&t.__e)return t.__e;return typeof e.type!="function"||e.props.__P?null:T(e)}function j_(e){var _,t=e.__v,o=t.__e,c=[],n=[],u=e.__P;u&&((_=N({constructor:W},t)).__v=t.__v+1,v.vnode&&v.vnode(_),Z(u,_,t,e.__n,u.namespaceURI,32&t.__u?[o]:null,c,o||T(t),32&t.__u,n),_.__v=t.__v,_.__.__k[_.__i]=_,k_(c,_,n),t.__=t.__e=null,_.__e!=o&&d_(_))}function d_(e){if((e=e.__)&&e.__c&&!e.props.__P)return e.__e=null,e.__k.some(function(_){return _&&(e.__e=_.__e)}),d_(e)}function f_(e){(8&e.__g||(e.__g|=8,H.push(e),I++))&&J==v.debounceRendering||((J=v.debounceRendering)||queueMicrotask)(m_)}function m_(){try{for(var e,_=1;H.length;)H.length>_&&H.sort(a_),e=H.shift(),_=H.length,8&e.__g&&j_(e)}finally{(I=H.length)&&(J||queueMicrotask)(m_)}}function v_(e,_,t,o,c,n,u,i,s,h,f){var d,l,r,a,x,m,g=o.__k||O,p=_.length;for(s=q_(t,_,g,s,p),d=0;d<p;d++)(r=t.__k[d])!=null&&(l=~r.__i&&g[r.__i]||B,r.__i=d,m=Z(e,r,l,c,n,u,i,s,h,f),a=r.__e,(l.ref!=r.ref||8&l.__u)&&(l.ref&&__(l.ref,null,r,l),r.ref&&f.push(r.ref,r.__c||a,r)),x=x||a,4&r.__u?(s=g_(r,s,e,!l.__v),l.__e&&(l.__e=null)):typeof r.type=="function"&&m!==void 0?s=m:a&&(s=a.nextSibling),r.__u&=-21);return t.__e=x,s}function q_(e,_,t,o,c){var n,u,i,s,h,f,d,l,r,a=t.length,x=a,m=0,g=0,p=e.__k=Array(c);for(n=0;n<c;n++)(u=_[n])!=null&&typeof u!="boolean"&&typeof u!="function"?(typeof u!="object"||u.constructor===String?u=p[n]=E(null,u):X(u)?u=p[n]=E(V,{children:u}):u.constructor===W&&u.__b?u=p[n]=E(u.type,u.props,u.key,u.ref,u.__v):p[n]=u,s=n+m,u.__=e,u.__b=e.__b+1,i=null,~(h=u.__i=I_(u,t,s,x))&&(x--,(i=t[h])&&(i.__u|=2)),i&&i.__v?(u.__u|=16,h==s-1?m--:h==s+1?m++:h!=s&&(h>s?m--:m++,g=1)):(~h||(c>a?m--:c<a&&m++),typeof u.type!="function"&&(u.__u|=4))):p[n]=null;if(g){for(f=[],d=[],n=0;n<c;n++)if((u=p[n])&&16&u.__u){for(m=0,l=f.length;m<l;)f[r=m+l>>1]<u.__i?m=r+1:l=r;f[m]=u.__i,d[n]=m+1}for(m=f.length;n--;)d[n]&&(d[n]==m?m--:p[n].__u|=4)}if(x)for(n=0;n<a;n++)!(i=t[n])||2&i.__u||(i.__e==o&&(o=T(i)),e_(i,i));return o}function g_(e,_,t,o){var c,n,u,i;if(typeof e.type=="function"){if(e.props.__P)return _;if(c=e.__k)for(n=0;n<c.length;n++)c[n]&&(c[n].__=e,_=g_(c[n],_,t,!1));return _}for(_&&!_.parentNode&&(_=T(e))&&!_.parentNode&&(_=null),u=e.__e,i=_;i&&i.nodeType==8;)i=i.nextSibling;for(u!=i&&(!o&&t.moveBefore&&u.parentNode?t.moveBefore(u,_):t.insertBefore(u,_||null)),_=u;(_=_&&_.nextSibling)&&_.nodeType==8&&!_.data.startsWith("$s"););return _}function I_(e,_,t,o){var c,n=e.key,u=e.type,i=_[t],s=i&&!(2&i.__u);if(i===null&&n==null||s&&n==i.key&&u==i.type)return t;if(o>(s?1:0)){for(c=t-1;c>=0;c--)if((i=_[c])&&!(2&i.__u)&&n==i.key&&u==i.type)return c;for(c=t+1;c<_.length;c++)if((i=_[c])&&!(2&i.__u)&&n==i.key&&u==i.type)return c}return-1}function s_(e,_,t){t==null&&(t=""),_[0]=="-"?e.setProperty(_,t):e[_]=t}function L(e,_,t,o,c){var n,u;if(_=="style")if(typeof t=="string")e.style.cssText=t;else{if(typeof o=="string"&&(e.style.cssText=o=""),o)for(_ in o)t&&_ in t||s_(e.style,_);if(t)for(_ in t)o&&t[_]==o[_]||s_(e.style,_,t[_])}else if(_[0]=="o"&&_[1]=="n")typeof t!="function"&&(t=null),typeof o!="function"&&(o=null),(e.__e||(e.__e={}))[_]=t,t&&o||(u=K[_]||(K[_]=B_(_)),(e.__a||(e.__a={}))[_]=Q,n=_!=(_=_.replace(p_,"$1")),(_=_.slice(2))[0]<"a"&&(_=_.toLowerCase()),t?e.addEventListener(_,u,n):e.removeEventListener(_,u,n));else{if(c=="http://www.w3.org/2000/svg")_=_.replace(/xlink(H|:h)/,"h").replace(/sName$/,"s");else if(_!="width"&&_!="height"&&_!="href"&&_!="list"&&_!="form"&&_!="tabIndex"&&_!="download"&&_!="rowSpan"&&_!="colSpan"&&_!="role"&&_!="popover"&&_ in e)try{return void(e[_]=t??"")}catch{}if(typeof t=="function")return;t==null||t===!1&&_[4]!="-"?e.removeAttribute(_):e.setAttribute(_,_=="popover"&&t==1?"":t)}}function B_(e){return function(_){var t=this.__e;if(t){if(t=t[e],_[R]==null)_[R]=Q++;else if(_[R]<this.__a[e])return;return t(v.event?v.event(_):_)}}}function Z(e,_,t,o,c,n,u,i,s,h){var f,d,l,r,a,x,m,g,p,w,y,G,i_,$,M,c_,S,D,P=_.type;if(_.constructor!==W)return null;128&t.__u&&(s=32&t.__u,f=t.__c.__z)&&(_.__u|=s,d=n=[],f.nodeType==8?i=q(f,n):n.push(f),i=n[0]||i),(f=v.__b)&&f(_);_:if(typeof P=="function"){l=u.length;try{if(g=_.props,p=(f=P.prototype)&&f.render,w=(f=P.contextType)&&o[f.__c],y=f?w?w.props.value:f.__:o,(r=t.__c)?(_.__c=r,2&r.__g&&(r.__g|=1)):(p?_.__c=r=new P(g,y):(_.__c=r=new j(g,y),r.constructor=P,r.render=V_),w&&w.sub(r),r.state||(r.state={}),r.__n=o,r.__g|=8,r.__h=[],r.__k=[]),p&&(r.__s||(r.__s=r.state),P.getDerivedStateFromProps&&(r.__s==r.state&&(r.__s=N({},r.__s)),N(r.__s,P.getDerivedStateFromProps(g,r.__s)))),a=r.props,x=r.state,r.__v=_,t.__c){if(g!==a&&p&&!P.getDerivedStateFromProps&&r.componentWillReceiveProps&&r.componentWillReceiveProps(g,y),_.__v==t.__v&&!(8&r.__g)||!(4&r.__g)&&r.shouldComponentUpdate&&r.shouldComponentUpdate(g,r.__s,y)===!1){_.__v!=t.__v&&(r.props=g,r.state=r.__s,r.__g&=-9),_.__e=t.__e,_.__k=t.__k,_.__k.some(function(C){C&&(C.__=_)}),O.push.apply(r.__h,r.__k),r.__k=[],r.__h.length&&u.push(r),i=T(t);break _}r.componentWillUpdate&&r.componentWillUpdate(g,r.__s,y),p&&r.componentDidUpdate&&r.__h.push(function(){r.componentDidUpdate(a,x,m)})}else p&&!P.getDerivedStateFromProps&&r.componentWillMount&&r.componentWillMount(),p&&r.componentDidMount&&r.__h.push(r.componentDidMount);r.context=y,r.props=g,r.__P=e,r.__g&=-5,G=v.__r,i_=p?25:0;do r.__g&=-9,G&&G(_),f=r.render(r.props,r.state=r.__s,r.context);while(8&r.__g&&++i_<25);p&&(O.push.apply(r.__h,r.__k),r.__k=[]),r.state=r.__s,r.getChildContext&&(o=N({},o,r.getChildContext())),p&&t.__c&&r.getSnapshotBeforeUpdate&&(m=r.getSnapshotBeforeUpdate(a,x)),$=f&&f.type===V&&f.key==null?f.props.children:f,g.__P&&(f=i,c=(e=g.__P).namespaceURI,s=n=null,t.props&&t.props.__P!=e&&(t.__k.some(function(C){C&&e_(C,C)}),t.__k=null),i=t.__k?T(t,0):null),i=v_(e,X($)?$:[$],_,t,o,c,n,u,i,s,h),g.__P&&(_.__e=null,i=f),_.__u&=-161,d&&d.some(U),r.__h.length&&u.push(r),1&r.__g&&(r.__g&=-4)}catch(C){if(u.length=l,_.__v=null,s||n)if(C&&C.then){if(_.__u|=128|s,n){for(~(S=n.indexOf(i||void 0))||(S=n.length);(D=n[S-1])&&D.nodeType==8;)S--;for(;S<n.length;S++)if(D=n[S])if(n[S]=null,M){if(D==c_)break}else{if(D.nodeType!=8)break;D.data.startsWith("$s")&&(c_=q(M=D))}}if(!M){for(;i&&i.nodeType==8&&i.nextSibling;)i=i.nextSibling;M=i}(f=q(M=_.__c.__z||(_.__c.__z=M)))?(_.__e=M,i=f):_.__e=i,i=i&&i.nextSibling}else n&&n.some(U);else _.__e=t.__e;_.__k||(_.__k=t.__k||[]),C&&C.then||y_(_),v.__e(C,_,t)}}else i=_.__e=O_(t.__e,_,t,o,c,n,u,s,h,e);return(f=v.diffed)&&f(_),i}function q(e,_){if(e&&e.nodeType==8&&e.data.startsWith("$s"))for(var t=1;e=e.nextSibling;){if(e.nodeType==8){if(e.data.startsWith("$s"))t++;else if(e.data.startsWith("/$s")&&!--t)return e}_&&_.push(e)}}function y_(e){e&&(e.__c&&(e.__c.__g|=4),e.__k&&e.__k.some(y_))}function k_(e,_,t){for(var o=0;o<t.length;)__(t[o++],t[o++],t[o++]);v.__c&&v.__c(_,e),e.some(function(c){try{e=c.__h,c.__h=[],e.some(function(n){n.call(c)})}catch(n){v.__e(n,c.__v)}})}function O_(e,_,t,o,c,n,u,i,s,h){var f,d,l,r,a,x,m,g,p=t.props||B,w=_.props,y=_.type;if(y=="svg"?c="http://www.w3.org/2000/svg":y=="math"?c="http://www.w3.org/1998/Math/MathML":c||(c="http://www.w3.org/1999/xhtml"),n){for(f=0;f<n.length;f++)if((a=n[f])&&(y?a.localName==y:a.nodeType==3)){e=a,n[f]=null;break}}if(!e){if(g=h.ownerDocument||document,!y)return g.createTextNode(w);e=g.createElementNS(c,y,w.is?w:h),i&&(v.__m&&v.__m(_,n),i=!1),n=null}if(y){if(h=y=="template"&&e.content||e,n=y=="textarea"&&w.defaultValue!=null?null:n&&Y.call(h.childNodes),!i&&n)for(p={},f=0;f<e.attributes.length;f++)p[(a=e.attributes[f]).name]=a.value;for(f in p)a=p[f],f=="dangerouslySetInnerHTML"?l=a:f=="children"||f in w||f=="value"&&"defaultValue"in w||f=="checked"&&"defaultChecked"in w||L(e,f,null,a,c);for(f in w)a=w[f],f=="children"?r=a:f=="dangerouslySetInnerHTML"?d=a:f=="value"?x=a:f=="checked"?m=a:i&&typeof a!="function"||p[f]===a||L(e,f,a,p[f],c);d?(i||l&&(d.__html==l.__html||d.__html==e.innerHTML)||(e.innerHTML=d.__html),_.__k=[]):(l&&(e.textContent=""),(y=="foreignObject"||c=="http://www.w3.org/1998/Math/MathML"&&R_.test(y))&&(c="http://www.w3.org/1999/xhtml"),v_(h,X(r)?r:[r],_,t,o,c,n,u,n?n[0]:t.__k&&T(t,0),i,s),n&&n.some(U)),i&&y!="textarea"||(f="value",y=="progress"&&x==null?e.removeAttribute(f):x==null||x===e[f]&&(y!="progress"||x)||L(e,f,x,p[f],c),f="checked",m!=null&&m!=e[f]&&L(e,f,m,p[f],c))}else p===w||i&&e.data==w||(e.data=w);return e}function __(e,_,t,o){try{typeof e=="function"?_?_.__x=e(_)||1:o&&(o=o.__c||o.__e)&&(_=o.__x)&&(o.__x=null,typeof _=="function"?_():e(null)):e.current=_}catch(c){v.__e(c,t)}}function e_(e,_,t){var o,c,n,u;if(v.unmount&&v.unmount(e),!(o=e.ref)||o.current&&o.current!=e.__e||__(o,null,_,e),o=e.__c){if(o.componentWillUnmount)try{o.componentWillUnmount()}catch(i){v.__e(i,_)}o.__P=o.__n=null}if(o=e.__k)for(u=0;u<o.length;u++)o[u]&&e_(o[u],_,typeof e.type!="function"||t&&!e.props.__P);!t&&(o=e.__c)&&(o=o.__z)&&(c=q(o,n=[]))&&(o==e.__e&&n.some(U),U(c),U(o)),t||U(e.__e),e.__e=e.__c=e.__=null}function V_(e,_,t){return this.constructor(e,t)}function z_(e,_){var t,o,c,n;v.__&&v.__(e,_),_.nodeType==9&&(_=_.documentElement),o=(t=e&&32&e.__u)?null:_.__k,_.__k=E(V,{children:[e]}),c=[],n=[],Z(_,_.__k,o||B,B,_.namespaceURI,o?null:_.firstChild?Y.call(_.childNodes):null,c,o?o.__e:_.firstChild,t,n),k_(c,_.__k,n),_.__k.props.children=null}v={__e:function(e,_,t,o){for(var c,n,u;_=_.__;)if((c=_.__c)&&!(1&c.__g)){c.__g|=4;try{if((u=(n=c.constructor)&&n.getDerivedStateFromError)&&c.setState(n.getDerivedStateFromError(e)),c.componentDidCatch&&(c.componentDidCatch(e,o||{}),u=1),u&&8&c.__g)return void(c.__g|=2)}catch(i){e=i}}throw I=0,e}},l_=0,$_=function(e){return e!=null&&e.constructor===W},j.prototype.setState=function(e,_){var t=this.__s;t&&t!=this.state||(t=this.__s=N({},this.state)),typeof e=="function"&&(e=e(N({},t),this.props)),e&&(N(t,e),this.__v&&(_&&this.__k.push(_),f_(this)))},j.prototype.forceUpdate=function(e){this.__v&&(this.__g|=4,e&&this.__h.push(e),f_(this))},j.prototype.render=V,H=[],I=0,a_=function(e,_){return e.__v.__b-_.__v.__b},R=Symbol(),p_=/(PointerCapture)$|Capture$/i,Q=0,K={},L_=0;var x_=function(e,_,t,o){var c;_[0]=0;for(var n=1;n<_.length;n++){var u=_[n++],i=_[n]?(_[0]|=u?1:2,t[_[n++]]):_[++n];u===3?o[0]=i:u===4?o[1]=Object.assign(o[1]||{},i):u===5?(o[1]=o[1]||{})[_[++n]]=i:u===6?o[1][_[++n]]+=i+"":u?(c=e.apply(i,x_(e,i,t,["",null])),o.push(c),i[0]?_[0]|=2:(_[n-2]=0,_[n]=c)):o.push(i)}return o},b_=new Map;function w_(e){var _=b_.get(this);return _||(_=new Map,b_.set(this,_)),(_=x_(this,_.get(e)||(_.set(e,_=(function(t){for(var o,c,n=1,u="",i="",s=[0],h=function(l){n===1&&(l||(u=u.replace(/^\s*\n\s*|\s*\n\s*$/g,"")))?s.push(0,l,u):n===3&&(l||u)?(s.push(3,l,u),n=2):n===2&&u==="..."&&l?s.push(4,l,0):n===2&&u&&!l?s.push(5,0,!0,u):n>=5&&((u||!l&&n===5)&&(s.push(n,0,u,c),n=6),l&&(s.push(n,l,0,c),n=6)),u=""},f=0;f<t.length;f++){f&&(n===1&&h(),h(f));for(var d=0;d<t[f].length;d++)o=t[f][d],n===1?o==="<"?(h(),s=[s],n=3):u+=o:n===4?u==="--"&&o===">"?(n=1,u=""):u=o+u[0]:i?o===i?i="":u+=o:o==='"'||o==="'"?i=o:o===">"?(h(),n=1):n&&(o==="="?(n=5,c=u,u=""):o==="/"&&(n<5||t[f][d+1]===">")?(h(),n===3&&(s=s[0]),n=s,(s=s[0]).push(2,0,n),n=0):o===" "||o==="	"||o===`
-`||o==="\r"?(h(),n=2):u+=o),n===3&&u==="!--"&&(n=4,s=s[0])}return h(),s})(e)),_),arguments,[])).length>1?_:_[0]}var F,b,t_,C_,n_=Object.is,z=0,E_=[],o_=[],k=v,P_=k.__b,S_=k.__r,H_=k.diffed,T_=k.__c,M_=k.unmount,D_=k.__;function r_(e,_){k.__h&&k.__h(b,e,z||_),z=0;var t=b.__H||(b.__H={__:[],__h:[]});return e>=t.__.length&&t.__.push({}),t.__[e]}function G_(e){return z=1,J_(F_,e)}function J_(e,_,t){var o=r_(F++,2);if(o.t=e,!o.__c&&(o.__=[t?t(_):F_(void 0,_),function(n){var u=(o.__N||o.__)[0],i=o.t(u,n);n_(u,i)||(o.__N=[i,o.__[1]],o.__c.setState({}))}],o.__c=b,!b.__f)){b.__f=!0;var c=b.shouldComponentUpdate;b.shouldComponentUpdate=function(n,u,i){var s=this.__H;if(!s)return!0;var h=!1,f=this.props!=n;if(s.__.some(function(l){l.__N&&(h=!0,n_(l.__[0],l.__N[0])||(f=!0))}),c){var d=c.call(this,n,u,i);return h?d||f:d}return!h||f}}return o.__}function K_(e,_){var t=r_(F++,3);!k.__s&&A_(t.__H,_)&&(t.__P=!0,t.__=e,t.u=_,b.__H.__h.push(t))}function Q_(e){return z=5,W_(function(){return{current:e}},[])}function W_(e,_){var t=r_(F++,7);return A_(t.__H,_)&&(t.__=e(),t.__H=_),t.__}function X_(){var e;do{for(;e=o_.shift();)try{A(e)}catch(t){k.__e(t,{__:(e=e.__P)&&e.__v})}for(;e=E_.shift();){var _=e.__H;if(e.__P&&_)try{_.__h.some(A),_.__h.some(u_),_.__h=[]}catch(t){_.__h=[],k.__e(t,e.__v)}}}while(o_.length)}k.__b=function(e){b=null,P_&&P_(e)},k.__=function(e,_){e&&_.__k&&_.__k.__m&&(e.__m=_.__k.__m),D_&&D_(e,_)},k.__r=function(e){S_&&S_(e),F=0;var _=(b=e.__c).__H;_&&(t_==b?b.__h=[]:(_.__h.some(A),_.__h.some(u_),F=0),_.__h=[],_.__.some(function(t){t.__N&&(t.__=t.__N),t.u=t.__N=void 0})),t_=b},k.diffed=function(e){H_&&H_(e);var _=e.__c;_&&_.__H&&(_.__H.__h.length&&N_(E_.push(_)),_.__H.__.some(function(t){t.u&&(t.__H=t.u)})),t_=b=null},k.__c=function(e,_){_.some(function(t){try{t.__h.some(A),t.__h=t.__h.filter(function(o){return!o.__||u_(o)})}catch(o){t.__h=[function(){throw o}]}}),T_&&T_(e,_)},k.unmount=function(e){M_&&M_(e);var _,t,o=e.__c;o&&o.__H&&(o.__H.__.some(function(c){try{if(c.__P&&c.__c){if(t===void 0){for(t=e.__;t&&(!t.__c||!t.__c.__P);)t=t.__;t=t&&t.__c}c.__P=t,N_(o_.push(c))}else A(c)}catch(n){_=n}}),o.__H=void 0,_&&k.__e(_,o.__v))};var U_=typeof requestAnimationFrame=="function";function Y_(e){var _,t=function(){clearTimeout(o),U_&&cancelAnimationFrame(_),setTimeout(e)},o=setTimeout(t,35);U_&&(_=requestAnimationFrame(t))}function N_(e){e!=1&&C_==k.requestAnimationFrame||((C_=k.requestAnimationFrame)||Y_)(X_)}function A(e){var _=b,t=e.__c;typeof t=="function"&&(e.__c=void 0,t()),b=_}function u_(e){var _=b;e.__c=e.__(),b=_}function A_(e,_){return!e||e.length!=_.length||_.some(function(t,o){return!n_(t,e[o])})}function F_(e,_){return typeof _=="function"?_(e):_}var ue=w_.bind(h_);export{ue as html,z_ as render,K_ as useEffect,W_ as useMemo,Q_ as useRef,G_ as useState};
+// Preact 11.2.0 with its hooks, and HTM 3.1.1: their sources put together by esbuild, unchanged. Licences beside this file.
+// preact/src/constants.js
+var MODE_HYDRATE = 1 << 5;
+var MODE_SUSPENDED = 1 << 7;
+var INSERT_VNODE = 1 << 2;
+var MATCHED = 1 << 1;
+var REF_DETACHED = 1 << 3;
+var COMPONENT_PROCESSING_EXCEPTION = 1 << 0;
+var COMPONENT_PENDING_ERROR = 1 << 1;
+var COMPONENT_FORCE = 1 << 2;
+var COMPONENT_DIRTY = 1 << 3;
+var RESET_MODE = ~(MODE_HYDRATE | MODE_SUSPENDED);
+var SVG_NAMESPACE = "http://www.w3.org/2000/svg";
+var XHTML_NAMESPACE = "http://www.w3.org/1999/xhtml";
+var MATH_NAMESPACE = "http://www.w3.org/1998/Math/MathML";
+var NULL = null;
+var UNDEFINED = void 0;
+var VNODE_MARKER = /* @__PURE__ */ Symbol.for("pv");
+var EMPTY_OBJ = (
+  /** @type {any} */
+  {}
+);
+var EMPTY_ARR = [];
+var MATHML_TOKEN_ELEMENTS = /^m(i|n|o|s|text|space)$/;
+var LIS_CANDIDATE = 1 << 4;
+
+// preact/src/util.js
+var isArray = Array.isArray;
+var slice = EMPTY_ARR.slice;
+var assign = Object.assign;
+function removeNode(node) {
+  if (node && node.parentNode) node.remove();
+}
+
+// preact/src/diff/catch-error.js
+function _catchError(error, vnode, oldVNode, errorInfo) {
+  let component, ctor, handled;
+  for (; vnode = vnode._parent; ) {
+    if ((component = vnode._component) && !(component._bits & COMPONENT_PROCESSING_EXCEPTION)) {
+      component._bits |= COMPONENT_FORCE;
+      try {
+        ctor = component.constructor;
+        if (handled = ctor && ctor.getDerivedStateFromError) {
+          component.setState(ctor.getDerivedStateFromError(error));
+        }
+        if (component.componentDidCatch) {
+          component.componentDidCatch(error, errorInfo || {});
+          handled = 1;
+        }
+        if (handled && component._bits & COMPONENT_DIRTY) {
+          component._bits |= COMPONENT_PENDING_ERROR;
+          return;
+        }
+      } catch (e) {
+        error = e;
+      }
+    }
+  }
+  resetRenderCount();
+  throw error;
+}
+
+// preact/src/options.js
+var options = {
+  _catchError
+};
+var options_default = options;
+
+// preact/src/create-element.js
+var vnodeId = 0;
+function createElement(type, props, children) {
+  let normalizedProps = {}, key, ref, i, length = arguments.length;
+  for (i in props) {
+    if (i == "key") key = props[i];
+    else if (i == "ref" && typeof type != "function") ref = props[i];
+    else normalizedProps[i] = props[i];
+  }
+  if (length > 2) {
+    normalizedProps.children = length > 3 ? slice.call(arguments, 2) : children;
+  }
+  return createVNode(type, normalizedProps, key, ref, NULL);
+}
+function createVNode(type, props, key, ref, original) {
+  const vnode = {
+    type,
+    props,
+    key,
+    ref,
+    _children: NULL,
+    _parent: NULL,
+    _depth: 0,
+    _dom: NULL,
+    _component: NULL,
+    constructor: VNODE_MARKER,
+    _original: original || ++vnodeId,
+    _index: -1,
+    _flags: 0
+  };
+  if (!original && options_default.vnode) options_default.vnode(vnode);
+  return vnode;
+}
+function Fragment(props) {
+  return props.children;
+}
+
+// preact/src/component.js
+function BaseComponent(props, context) {
+  this.props = props;
+  this.context = context;
+  this._bits = 0;
+}
+BaseComponent.prototype.setState = function(update, callback) {
+  let s = this._nextState;
+  if (!s || s == this.state) {
+    s = this._nextState = assign({}, this.state);
+  }
+  if (typeof update == "function") {
+    update = update(assign({}, s), this.props);
+  }
+  if (update) {
+    assign(s, update);
+  } else {
+    return;
+  }
+  if (this._vnode) {
+    if (callback) {
+      this._stateCallbacks.push(callback);
+    }
+    enqueueRender(this);
+  }
+};
+BaseComponent.prototype.forceUpdate = function(callback) {
+  if (this._vnode) {
+    this._bits |= COMPONENT_FORCE;
+    if (callback) this._renderCallbacks.push(callback);
+    enqueueRender(this);
+  }
+};
+BaseComponent.prototype.render = Fragment;
+function getDomSibling(vnode, childIndex) {
+  if (childIndex == NULL) {
+    return vnode._parent && getDomSibling(vnode._parent, vnode._index + 1);
+  }
+  let sibling;
+  for (; childIndex < vnode._children.length; childIndex++) {
+    sibling = vnode._children[childIndex];
+    if (sibling && sibling._dom) {
+      return sibling._dom;
+    }
+  }
+  return typeof vnode.type == "function" && !vnode.props._parentDom ? getDomSibling(vnode) : NULL;
+}
+function renderComponent(component) {
+  const oldVNode = component._vnode, oldDom = oldVNode._dom, commitQueue = [], refQueue = [];
+  const parentDom = component._parentDom;
+  if (parentDom) {
+    const newVNode = assign({ constructor: VNODE_MARKER }, oldVNode);
+    newVNode._original = oldVNode._original + 1;
+    if (options_default.vnode) options_default.vnode(newVNode);
+    diff(
+      parentDom,
+      newVNode,
+      oldVNode,
+      component._globalContext,
+      parentDom.namespaceURI,
+      oldVNode._flags & MODE_HYDRATE ? [oldDom] : NULL,
+      commitQueue,
+      oldDom || getDomSibling(oldVNode),
+      oldVNode._flags & MODE_HYDRATE,
+      refQueue
+    );
+    newVNode._original = oldVNode._original;
+    newVNode._parent._children[newVNode._index] = newVNode;
+    commitRoot(commitQueue, newVNode, refQueue);
+    oldVNode._parent = oldVNode._dom = NULL;
+    if (newVNode._dom != oldDom) {
+      updateParentDomPointers(newVNode);
+    }
+  }
+}
+function updateParentDomPointers(vnode) {
+  if ((vnode = vnode._parent) && vnode._component && !vnode.props._parentDom) {
+    vnode._dom = NULL;
+    vnode._children.some((child) => child && (vnode._dom = child._dom));
+    return updateParentDomPointers(vnode);
+  }
+}
+var rerenderQueue = [];
+var prevDebounce;
+var rerenderCount = 0;
+function resetRenderCount() {
+  rerenderCount = 0;
+}
+function enqueueRender(c) {
+  if (!(c._bits & COMPONENT_DIRTY) && (c._bits |= COMPONENT_DIRTY, rerenderQueue.push(c), !rerenderCount++) || prevDebounce != options_default.debounceRendering) {
+    prevDebounce = options_default.debounceRendering;
+    (prevDebounce || queueMicrotask)(process);
+  }
+}
+var depthSort = (a, b) => a._vnode._depth - b._vnode._depth;
+function process() {
+  try {
+    let c, l = 1;
+    while (rerenderQueue.length) {
+      if (rerenderQueue.length > l) {
+        rerenderQueue.sort(depthSort);
+      }
+      c = rerenderQueue.shift();
+      l = rerenderQueue.length;
+      if (c._bits & COMPONENT_DIRTY) {
+        renderComponent(c);
+      }
+    }
+  } finally {
+    if (rerenderCount = rerenderQueue.length) {
+      (prevDebounce || queueMicrotask)(process);
+    }
+  }
+}
+
+// preact/src/diff/children.js
+function diffChildren(parentDom, renderResult, newParentVNode, oldParentVNode, globalContext, namespace, excessDomChildren, commitQueue, oldDom, isHydrating, refQueue) {
+  let i, oldVNode, childVNode, newDom, firstChildDom;
+  let oldChildren = oldParentVNode._children || EMPTY_ARR;
+  let newChildrenLength = renderResult.length;
+  oldDom = constructNewChildrenArray(
+    newParentVNode,
+    renderResult,
+    oldChildren,
+    oldDom,
+    newChildrenLength
+  );
+  for (i = 0; i < newChildrenLength; i++) {
+    childVNode = newParentVNode._children[i];
+    if (childVNode == NULL) continue;
+    oldVNode = ~childVNode._index && oldChildren[childVNode._index] || EMPTY_OBJ;
+    childVNode._index = i;
+    let result = diff(
+      parentDom,
+      childVNode,
+      oldVNode,
+      globalContext,
+      namespace,
+      excessDomChildren,
+      commitQueue,
+      oldDom,
+      isHydrating,
+      refQueue
+    );
+    newDom = childVNode._dom;
+    if (oldVNode.ref != childVNode.ref || oldVNode._flags & REF_DETACHED) {
+      if (oldVNode.ref) applyRef(oldVNode.ref, NULL, childVNode, oldVNode);
+      if (childVNode.ref) {
+        refQueue.push(
+          childVNode.ref,
+          childVNode._component || newDom,
+          childVNode
+        );
+      }
+    }
+    firstChildDom = firstChildDom || newDom;
+    if (childVNode._flags & INSERT_VNODE) {
+      oldDom = insert(childVNode, oldDom, parentDom, !oldVNode._original);
+      if (oldVNode._dom) {
+        oldVNode._dom = NULL;
+      }
+    } else if (typeof childVNode.type == "function" && result !== UNDEFINED) {
+      oldDom = result;
+    } else if (newDom) {
+      oldDom = newDom.nextSibling;
+    }
+    childVNode._flags &= ~(INSERT_VNODE | LIS_CANDIDATE);
+  }
+  newParentVNode._dom = firstChildDom;
+  return oldDom;
+}
+function constructNewChildrenArray(newParentVNode, renderResult, oldChildren, oldDom, newChildrenLength) {
+  let i;
+  let childVNode;
+  let oldVNode;
+  let oldChildrenLength = oldChildren.length, remainingOldChildren = oldChildrenLength;
+  let skew = 0;
+  let moved = 0;
+  let newChildren = newParentVNode._children = Array(newChildrenLength);
+  for (i = 0; i < newChildrenLength; i++) {
+    childVNode = renderResult[i];
+    if (childVNode == NULL || typeof childVNode == "boolean" || typeof childVNode == "function") {
+      newChildren[i] = NULL;
+      continue;
+    } else if (typeof childVNode != "object" || childVNode.constructor === String) {
+      childVNode = newChildren[i] = createVNode(NULL, childVNode);
+    } else if (isArray(childVNode)) {
+      childVNode = newChildren[i] = createVNode(Fragment, {
+        children: childVNode
+      });
+    } else if (childVNode.constructor === VNODE_MARKER && childVNode._depth) {
+      childVNode = newChildren[i] = createVNode(
+        childVNode.type,
+        childVNode.props,
+        childVNode.key,
+        childVNode.ref,
+        childVNode._original
+      );
+    } else {
+      newChildren[i] = childVNode;
+    }
+    const skewedIndex = i + skew;
+    childVNode._parent = newParentVNode;
+    childVNode._depth = newParentVNode._depth + 1;
+    const matchingIndex = childVNode._index = findMatchingIndex(
+      childVNode,
+      oldChildren,
+      skewedIndex,
+      remainingOldChildren
+    );
+    oldVNode = NULL;
+    if (~matchingIndex) {
+      oldVNode = oldChildren[matchingIndex];
+      remainingOldChildren--;
+      if (oldVNode) {
+        oldVNode._flags |= MATCHED;
+      }
+    }
+    if (!oldVNode || !oldVNode._original) {
+      if (!~matchingIndex) {
+        if (newChildrenLength > oldChildrenLength) {
+          skew--;
+        } else if (newChildrenLength < oldChildrenLength) {
+          skew++;
+        }
+      }
+      if (typeof childVNode.type != "function") {
+        childVNode._flags |= INSERT_VNODE;
+      }
+    } else {
+      childVNode._flags |= LIS_CANDIDATE;
+      if (matchingIndex == skewedIndex - 1) {
+        skew--;
+      } else if (matchingIndex == skewedIndex + 1) {
+        skew++;
+      } else if (matchingIndex != skewedIndex) {
+        if (matchingIndex > skewedIndex) {
+          skew--;
+        } else {
+          skew++;
+        }
+        moved = 1;
+      }
+    }
+  }
+  if (moved) {
+    let tails = [];
+    let lisLengths = [];
+    for (i = 0; i < newChildrenLength; i++) {
+      childVNode = newChildren[i];
+      if (childVNode && childVNode._flags & LIS_CANDIDATE) {
+        skew = 0;
+        let hi = tails.length;
+        while (skew < hi) {
+          const mid = skew + hi >> 1;
+          if (tails[mid] < childVNode._index) {
+            skew = mid + 1;
+          } else {
+            hi = mid;
+          }
+        }
+        tails[skew] = childVNode._index;
+        lisLengths[i] = skew + 1;
+      }
+    }
+    skew = tails.length;
+    while (i--) {
+      if (lisLengths[i]) {
+        if (lisLengths[i] == skew) {
+          skew--;
+        } else {
+          newChildren[i]._flags |= INSERT_VNODE;
+        }
+      }
+    }
+  }
+  if (remainingOldChildren) {
+    for (i = 0; i < oldChildrenLength; i++) {
+      oldVNode = oldChildren[i];
+      if (oldVNode && !(oldVNode._flags & MATCHED)) {
+        if (oldVNode._dom == oldDom) {
+          oldDom = getDomSibling(oldVNode);
+        }
+        unmount(oldVNode, oldVNode);
+      }
+    }
+  }
+  return oldDom;
+}
+function insert(parentVNode, oldDom, parentDom, isMounting) {
+  if (typeof parentVNode.type == "function") {
+    if (parentVNode.props._parentDom) return oldDom;
+    let children = parentVNode._children;
+    if (children) {
+      for (let i = 0; i < children.length; i++) {
+        if (children[i]) {
+          children[i]._parent = parentVNode;
+          oldDom = insert(children[i], oldDom, parentDom, false);
+        }
+      }
+    }
+    return oldDom;
+  } else {
+    if (oldDom && !oldDom.parentNode) {
+      oldDom = getDomSibling(parentVNode);
+      if (oldDom && !oldDom.parentNode) oldDom = NULL;
+    }
+    let dom = parentVNode._dom;
+    let next = oldDom;
+    while (next && next.nodeType == 8) next = next.nextSibling;
+    if (dom != next) {
+      if (!isMounting && parentDom.moveBefore && dom.parentNode) {
+        parentDom.moveBefore(dom, oldDom);
+      } else {
+        parentDom.insertBefore(dom, oldDom || NULL);
+      }
+    }
+    oldDom = dom;
+  }
+  while ((oldDom = oldDom && oldDom.nextSibling) && oldDom.nodeType == 8 && !oldDom.data.startsWith("$s")) ;
+  return oldDom;
+}
+function findMatchingIndex(childVNode, oldChildren, skewedIndex, remainingOldChildren) {
+  const key = childVNode.key;
+  const type = childVNode.type;
+  let oldVNode = oldChildren[skewedIndex];
+  const matched = oldVNode && !(oldVNode._flags & MATCHED);
+  let shouldSearch = (
+    // (typeof type != 'function' || type === Fragment || key) &&
+    // The ternary keeps this a Smi comparison; `> matched` would compare
+    // number to boolean which V8 can't serve from the fast path.
+    remainingOldChildren > (matched ? 1 : 0)
+  );
+  if (oldVNode === NULL && key == NULL || matched && key == oldVNode.key && type == oldVNode.type) {
+    return skewedIndex;
+  } else if (shouldSearch) {
+    let x;
+    for (x = skewedIndex - 1; x >= 0; x--) {
+      oldVNode = oldChildren[x];
+      if (oldVNode && !(oldVNode._flags & MATCHED) && key == oldVNode.key && type == oldVNode.type)
+        return x;
+    }
+    for (x = skewedIndex + 1; x < oldChildren.length; x++) {
+      oldVNode = oldChildren[x];
+      if (oldVNode && !(oldVNode._flags & MATCHED) && key == oldVNode.key && type == oldVNode.type)
+        return x;
+    }
+  }
+  return -1;
+}
+
+// preact/src/diff/props.js
+var EVENT_DISPATCHED = /* @__PURE__ */ Symbol();
+function setStyle(style, key, value) {
+  if (value == NULL) value = "";
+  if (key[0] == "-") {
+    style.setProperty(key, value);
+  } else {
+    style[key] = value;
+  }
+}
+var CAPTURE_REGEX = /(PointerCapture)$|Capture$/i;
+var eventClock = 0;
+function setProperty(dom, name, value, oldValue, namespace) {
+  let useCapture;
+  if (name == "style") {
+    if (typeof value == "string") {
+      dom.style.cssText = value;
+    } else {
+      if (typeof oldValue == "string") {
+        dom.style.cssText = oldValue = "";
+      }
+      if (oldValue) {
+        for (name in oldValue) {
+          if (!(value && name in value)) {
+            setStyle(dom.style, name);
+          }
+        }
+      }
+      if (value) {
+        for (name in value) {
+          if (!oldValue || value[name] != oldValue[name]) {
+            setStyle(dom.style, name, value[name]);
+          }
+        }
+      }
+    }
+  } else if (name[0] == "o" && name[1] == "n") {
+    if (typeof value != "function") value = NULL;
+    if (typeof oldValue != "function") oldValue = NULL;
+    (dom._listeners || (dom._listeners = {}))[name] = value;
+    if (!value || !oldValue) {
+      const proxy = eventProxies[name] || (eventProxies[name] = createEventProxy(name));
+      (dom._attached || (dom._attached = {}))[name] = eventClock;
+      useCapture = name != (name = name.replace(CAPTURE_REGEX, "$1"));
+      name = name.slice(2);
+      if (name[0] < "a") name = name.toLowerCase();
+      if (value) {
+        dom.addEventListener(name, proxy, useCapture);
+      } else {
+        dom.removeEventListener(name, proxy, useCapture);
+      }
+    }
+  } else {
+    if (namespace == SVG_NAMESPACE) {
+      name = name.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
+    } else if (name != "width" && name != "height" && name != "href" && name != "list" && name != "form" && // Default value in browsers is `-1` and an empty string is
+    // cast to `0` instead
+    name != "tabIndex" && name != "download" && name != "rowSpan" && name != "colSpan" && name != "role" && name != "popover" && name in dom) {
+      try {
+        dom[name] = value == NULL ? "" : value;
+        return;
+      } catch (e) {
+      }
+    }
+    if (typeof value == "function") return;
+    if (value != NULL && (value !== false || name[4] == "-")) {
+      dom.setAttribute(name, name == "popover" && value == true ? "" : value);
+    } else {
+      dom.removeAttribute(name);
+    }
+  }
+}
+function createEventProxy(name) {
+  return function(e) {
+    let eventHandler = this._listeners;
+    if (eventHandler) {
+      eventHandler = eventHandler[name];
+      if (e[EVENT_DISPATCHED] == NULL) {
+        e[EVENT_DISPATCHED] = eventClock++;
+      } else if (e[EVENT_DISPATCHED] < this._attached[name]) {
+        return;
+      }
+      return eventHandler(options_default.event ? options_default.event(e) : e);
+    }
+  };
+}
+var eventProxies = {};
+
+// preact/src/diff/index.js
+function diff(parentDom, newVNode, oldVNode, globalContext, namespace, excessDomChildren, commitQueue, oldDom, isHydrating, refQueue) {
+  let tmp, resumed, newType = newVNode.type;
+  if (newVNode.constructor !== VNODE_MARKER) return NULL;
+  if (oldVNode._flags & MODE_SUSPENDED && // @ts-expect-error This is MODE_HYDRATE or 0
+  (isHydrating = oldVNode._flags & MODE_HYDRATE, tmp = oldVNode._component._excess)) {
+    newVNode._flags |= isHydrating;
+    resumed = excessDomChildren = [];
+    if (tmp.nodeType == 8) {
+      oldDom = rangeEnd(tmp, excessDomChildren);
+    } else {
+      excessDomChildren.push(tmp);
+    }
+    oldDom = excessDomChildren[0] || oldDom;
+  }
+  if (tmp = options_default._diff) tmp(newVNode);
+  outer: if (typeof newType == "function") {
+    let oldCommitQueueLength = commitQueue.length;
+    try {
+      let c, oldProps, oldState, snapshot, newProps = newVNode.props;
+      const isClassComponent = (tmp = newType.prototype) && tmp.render;
+      tmp = newType.contextType;
+      const provider = tmp && globalContext[tmp._id];
+      const componentContext = tmp ? provider ? provider.props.value : tmp._defaultValue : globalContext;
+      if (c = oldVNode._component) {
+        newVNode._component = c;
+        if (c._bits & COMPONENT_PENDING_ERROR) {
+          c._bits |= COMPONENT_PROCESSING_EXCEPTION;
+        }
+      } else {
+        if (isClassComponent) {
+          newVNode._component = c = new newType(newProps, componentContext);
+        } else {
+          newVNode._component = c = new BaseComponent(
+            newProps,
+            componentContext
+          );
+          c.constructor = newType;
+          c.render = doRender;
+        }
+        if (provider) provider.sub(c);
+        if (!c.state) c.state = {};
+        c._globalContext = globalContext;
+        c._bits |= COMPONENT_DIRTY;
+        c._renderCallbacks = [];
+        c._stateCallbacks = [];
+      }
+      if (isClassComponent) {
+        if (!c._nextState) c._nextState = c.state;
+        if (newType.getDerivedStateFromProps) {
+          if (c._nextState == c.state) {
+            c._nextState = assign({}, c._nextState);
+          }
+          assign(
+            c._nextState,
+            newType.getDerivedStateFromProps(newProps, c._nextState)
+          );
+        }
+      }
+      oldProps = c.props;
+      oldState = c.state;
+      c._vnode = newVNode;
+      if (!oldVNode._component) {
+        if (isClassComponent && !newType.getDerivedStateFromProps && c.componentWillMount) {
+          c.componentWillMount();
+        }
+        if (isClassComponent && c.componentDidMount) {
+          c._renderCallbacks.push(c.componentDidMount);
+        }
+      } else {
+        if (newProps !== oldProps && isClassComponent && !newType.getDerivedStateFromProps && c.componentWillReceiveProps) {
+          c.componentWillReceiveProps(newProps, componentContext);
+        }
+        if (newVNode._original == oldVNode._original && !(c._bits & COMPONENT_DIRTY) || !(c._bits & COMPONENT_FORCE) && c.shouldComponentUpdate && c.shouldComponentUpdate(
+          newProps,
+          c._nextState,
+          componentContext
+        ) === false) {
+          if (newVNode._original != oldVNode._original) {
+            c.props = newProps;
+            c.state = c._nextState;
+            c._bits &= ~COMPONENT_DIRTY;
+          }
+          newVNode._dom = oldVNode._dom;
+          newVNode._children = oldVNode._children;
+          newVNode._children.some((vnode) => {
+            if (vnode) vnode._parent = newVNode;
+          });
+          EMPTY_ARR.push.apply(c._renderCallbacks, c._stateCallbacks);
+          c._stateCallbacks = [];
+          if (c._renderCallbacks.length) {
+            commitQueue.push(c);
+          }
+          oldDom = getDomSibling(oldVNode);
+          break outer;
+        }
+        if (c.componentWillUpdate) {
+          c.componentWillUpdate(newProps, c._nextState, componentContext);
+        }
+        if (isClassComponent && c.componentDidUpdate) {
+          c._renderCallbacks.push(() => {
+            c.componentDidUpdate(oldProps, oldState, snapshot);
+          });
+        }
+      }
+      c.context = componentContext;
+      c.props = newProps;
+      c._parentDom = parentDom;
+      c._bits &= ~COMPONENT_FORCE;
+      let renderHook = options_default._render, count = isClassComponent ? 25 : 0;
+      do {
+        c._bits &= ~COMPONENT_DIRTY;
+        if (renderHook) renderHook(newVNode);
+        tmp = c.render(c.props, c.state = c._nextState, c.context);
+      } while (c._bits & COMPONENT_DIRTY && ++count < 25);
+      if (isClassComponent) {
+        EMPTY_ARR.push.apply(c._renderCallbacks, c._stateCallbacks);
+        c._stateCallbacks = [];
+      }
+      c.state = c._nextState;
+      if (c.getChildContext) {
+        globalContext = assign({}, globalContext, c.getChildContext());
+      }
+      if (isClassComponent && oldVNode._component && c.getSnapshotBeforeUpdate) {
+        snapshot = c.getSnapshotBeforeUpdate(oldProps, oldState);
+      }
+      const renderResult = tmp && tmp.type === Fragment && tmp.key == NULL ? tmp.props.children : tmp;
+      if (newProps._parentDom) {
+        tmp = oldDom;
+        parentDom = newProps._parentDom;
+        namespace = parentDom.namespaceURI;
+        isHydrating = excessDomChildren = NULL;
+        if (oldVNode.props && oldVNode.props._parentDom != parentDom) {
+          oldVNode._children.some((child) => {
+            if (child) unmount(child, child);
+          });
+          oldVNode._children = NULL;
+        }
+        oldDom = oldVNode._children ? getDomSibling(oldVNode, 0) : NULL;
+      }
+      oldDom = diffChildren(
+        parentDom,
+        isArray(renderResult) ? renderResult : [renderResult],
+        newVNode,
+        oldVNode,
+        globalContext,
+        namespace,
+        excessDomChildren,
+        commitQueue,
+        oldDom,
+        isHydrating,
+        refQueue
+      );
+      if (newProps._parentDom) {
+        newVNode._dom = NULL;
+        oldDom = tmp;
+      }
+      newVNode._flags &= RESET_MODE;
+      if (resumed) resumed.some(removeNode);
+      if (c._renderCallbacks.length) {
+        commitQueue.push(c);
+      }
+      if (c._bits & COMPONENT_PROCESSING_EXCEPTION) {
+        c._bits &= ~(COMPONENT_PROCESSING_EXCEPTION | COMPONENT_PENDING_ERROR);
+      }
+    } catch (e) {
+      commitQueue.length = oldCommitQueueLength;
+      newVNode._original = NULL;
+      if (isHydrating || excessDomChildren) {
+        if (e && e.then) {
+          let startMarker, end;
+          newVNode._flags |= MODE_SUSPENDED | isHydrating;
+          if (excessDomChildren) {
+            let i = excessDomChildren.indexOf(oldDom || UNDEFINED), child;
+            if (!~i) i = excessDomChildren.length;
+            while ((child = excessDomChildren[i - 1]) && child.nodeType == 8) {
+              i--;
+            }
+            for (; i < excessDomChildren.length; i++) {
+              if (child = excessDomChildren[i]) {
+                excessDomChildren[i] = NULL;
+                if (startMarker) {
+                  if (child == end) break;
+                } else if (child.nodeType != 8) {
+                  break;
+                } else if (child.data.startsWith("$s")) {
+                  end = rangeEnd(startMarker = child);
+                }
+              }
+            }
+          }
+          if (!startMarker) {
+            while (oldDom && oldDom.nodeType == 8 && oldDom.nextSibling) {
+              oldDom = oldDom.nextSibling;
+            }
+            startMarker = oldDom;
+          }
+          startMarker = newVNode._component._excess || (newVNode._component._excess = startMarker);
+          if (tmp = rangeEnd(startMarker)) {
+            newVNode._dom = startMarker;
+            oldDom = tmp;
+          } else newVNode._dom = oldDom;
+          oldDom = oldDom && oldDom.nextSibling;
+        } else if (excessDomChildren) {
+          excessDomChildren.some(removeNode);
+        }
+      } else {
+        newVNode._dom = oldVNode._dom;
+      }
+      if (!newVNode._children) {
+        newVNode._children = oldVNode._children || [];
+      }
+      if (!(e && e.then)) markAsForce(newVNode);
+      options_default._catchError(e, newVNode, oldVNode);
+    }
+  } else {
+    oldDom = newVNode._dom = diffElementNodes(
+      oldVNode._dom,
+      newVNode,
+      oldVNode,
+      globalContext,
+      namespace,
+      excessDomChildren,
+      commitQueue,
+      isHydrating,
+      refQueue,
+      parentDom
+    );
+  }
+  if (tmp = options_default.diffed) tmp(newVNode);
+  return oldDom;
+}
+function rangeEnd(start, nodes) {
+  if (start && start.nodeType == 8 && start.data.startsWith("$s")) {
+    for (let depth = 1; start = start.nextSibling; ) {
+      if (start.nodeType == 8) {
+        if (start.data.startsWith("$s")) depth++;
+        else if (start.data.startsWith("/$s") && !--depth) return start;
+      }
+      if (nodes) nodes.push(start);
+    }
+  }
+}
+function markAsForce(vnode) {
+  if (vnode) {
+    if (vnode._component) vnode._component._bits |= COMPONENT_FORCE;
+    if (vnode._children) vnode._children.some(markAsForce);
+  }
+}
+function commitRoot(commitQueue, root, refQueue) {
+  for (let i = 0; i < refQueue.length; ) {
+    applyRef(refQueue[i++], refQueue[i++], refQueue[i++]);
+  }
+  if (options_default._commit) options_default._commit(root, commitQueue);
+  commitQueue.some((c) => {
+    try {
+      commitQueue = c._renderCallbacks;
+      c._renderCallbacks = [];
+      commitQueue.some((cb) => {
+        cb.call(c);
+      });
+    } catch (e) {
+      options_default._catchError(e, c._vnode);
+    }
+  });
+}
+function diffElementNodes(dom, newVNode, oldVNode, globalContext, namespace, excessDomChildren, commitQueue, isHydrating, refQueue, parentDom) {
+  let oldProps = oldVNode.props || EMPTY_OBJ;
+  const newProps = newVNode.props;
+  const nodeType = (
+    /** @type {string} */
+    newVNode.type
+  );
+  let i;
+  let newHtml;
+  let oldHtml;
+  let newChildren;
+  let value;
+  let inputValue;
+  let checked;
+  if (nodeType == "svg") namespace = SVG_NAMESPACE;
+  else if (nodeType == "math") namespace = MATH_NAMESPACE;
+  else if (!namespace) namespace = XHTML_NAMESPACE;
+  if (excessDomChildren) {
+    for (i = 0; i < excessDomChildren.length; i++) {
+      value = excessDomChildren[i];
+      if (value && (nodeType ? value.localName == nodeType : value.nodeType == 3)) {
+        dom = value;
+        excessDomChildren[i] = NULL;
+        break;
+      }
+    }
+  }
+  if (!dom) {
+    const doc = parentDom.ownerDocument || document;
+    if (!nodeType) {
+      return doc.createTextNode(newProps);
+    }
+    dom = doc.createElementNS(
+      namespace,
+      nodeType,
+      newProps.is ? newProps : parentDom
+    );
+    if (isHydrating) {
+      if (options_default._hydrationMismatch)
+        options_default._hydrationMismatch(newVNode, excessDomChildren);
+      isHydrating = false;
+    }
+    excessDomChildren = NULL;
+  }
+  if (!nodeType) {
+    if (oldProps !== newProps && (!isHydrating || dom.data != newProps)) {
+      dom.data = newProps;
+    }
+  } else {
+    parentDom = nodeType == "template" && dom.content || dom;
+    excessDomChildren = nodeType == "textarea" && newProps.defaultValue != NULL ? NULL : excessDomChildren && slice.call(parentDom.childNodes);
+    if (!isHydrating && excessDomChildren) {
+      oldProps = {};
+      for (i = 0; i < dom.attributes.length; i++) {
+        value = dom.attributes[i];
+        oldProps[value.name] = value.value;
+      }
+    }
+    for (i in oldProps) {
+      value = oldProps[i];
+      if (i == "dangerouslySetInnerHTML") {
+        oldHtml = value;
+      } else if (i != "children" && !(i in newProps) && !(i == "value" && "defaultValue" in newProps) && !(i == "checked" && "defaultChecked" in newProps)) {
+        setProperty(dom, i, NULL, value, namespace);
+      }
+    }
+    for (i in newProps) {
+      value = newProps[i];
+      if (i == "children") {
+        newChildren = value;
+      } else if (i == "dangerouslySetInnerHTML") {
+        newHtml = value;
+      } else if (i == "value") {
+        inputValue = value;
+      } else if (i == "checked") {
+        checked = value;
+      } else if ((!isHydrating || typeof value == "function") && oldProps[i] !== value) {
+        setProperty(dom, i, value, oldProps[i], namespace);
+      }
+    }
+    if (newHtml) {
+      if (!isHydrating && (!oldHtml || newHtml.__html != oldHtml.__html && newHtml.__html != dom.innerHTML)) {
+        dom.innerHTML = newHtml.__html;
+      }
+      newVNode._children = [];
+    } else {
+      if (oldHtml) dom.textContent = "";
+      if (nodeType == "foreignObject" || namespace == MATH_NAMESPACE && MATHML_TOKEN_ELEMENTS.test(nodeType)) {
+        namespace = XHTML_NAMESPACE;
+      }
+      diffChildren(
+        parentDom,
+        isArray(newChildren) ? newChildren : [newChildren],
+        newVNode,
+        oldVNode,
+        globalContext,
+        namespace,
+        excessDomChildren,
+        commitQueue,
+        excessDomChildren ? excessDomChildren[0] : oldVNode._children && getDomSibling(oldVNode, 0),
+        isHydrating,
+        refQueue
+      );
+      if (excessDomChildren) excessDomChildren.some(removeNode);
+    }
+    if (!isHydrating || nodeType == "textarea") {
+      i = "value";
+      if (nodeType == "progress" && inputValue == NULL) {
+        dom.removeAttribute(i);
+      } else if (inputValue != UNDEFINED && // #2756 For the <progress>-element the initial value is 0,
+      // despite the attribute not being present. When the attribute
+      // is missing the progress bar is treated as indeterminate.
+      // To fix that we'll always update it when it is 0 for progress elements
+      (inputValue !== dom[i] || nodeType == "progress" && !inputValue)) {
+        setProperty(dom, i, inputValue, oldProps[i], namespace);
+      }
+      i = "checked";
+      if (checked != UNDEFINED && checked != dom[i]) {
+        setProperty(dom, i, checked, oldProps[i], namespace);
+      }
+    }
+  }
+  return dom;
+}
+function applyRef(ref, value, vnode, owner) {
+  try {
+    if (typeof ref == "function") {
+      if (value) value._refCleanup = ref(value) || 1;
+      else if (owner && (owner = owner._component || owner._dom) && (value = owner._refCleanup)) {
+        owner._refCleanup = NULL;
+        if (typeof value == "function") value();
+        else ref(NULL);
+      }
+    } else ref.current = value;
+  } catch (e) {
+    options_default._catchError(e, vnode);
+  }
+}
+function unmount(vnode, parentVNode, skipRemove) {
+  let r, end, nodes;
+  if (options_default.unmount) options_default.unmount(vnode);
+  if ((r = vnode.ref) && (!r.current || r.current == vnode._dom)) {
+    applyRef(r, NULL, parentVNode, vnode);
+  }
+  if (r = vnode._component) {
+    if (r.componentWillUnmount) {
+      try {
+        r.componentWillUnmount();
+      } catch (e) {
+        options_default._catchError(e, parentVNode);
+      }
+    }
+    r._parentDom = r._globalContext = NULL;
+  }
+  if (r = vnode._children) {
+    for (let i = 0; i < r.length; i++) {
+      if (r[i]) {
+        unmount(
+          r[i],
+          parentVNode,
+          // A portal's children live in another container, so a removed
+          // host ancestor doesn't detach them; always remove them.
+          typeof vnode.type == "function" ? skipRemove && !vnode.props._parentDom : true
+        );
+      }
+    }
+  }
+  if (!skipRemove && (r = vnode._component) && (r = r._excess) && (end = rangeEnd(r, nodes = []))) {
+    if (r == vnode._dom) nodes.some(removeNode);
+    removeNode(end);
+    removeNode(r);
+  }
+  if (!skipRemove) removeNode(vnode._dom);
+  vnode._dom = vnode._component = vnode._parent = NULL;
+}
+function doRender(props, state, context) {
+  return this.constructor(props, context);
+}
+
+// preact/src/render.js
+function render(vnode, parentDom) {
+  if (options_default._root) options_default._root(vnode, parentDom);
+  if (parentDom.nodeType == 9) {
+    parentDom = parentDom.documentElement;
+  }
+  let isHydrating = vnode && vnode._flags & MODE_HYDRATE;
+  let oldVNode = isHydrating ? NULL : parentDom._children;
+  parentDom._children = createVNode(Fragment, { children: [vnode] });
+  let commitQueue = [], refQueue = [];
+  diff(
+    parentDom,
+    // Determine the new vnode tree and store it on the DOM element on
+    // our custom `_children` property.
+    parentDom._children,
+    oldVNode || EMPTY_OBJ,
+    EMPTY_OBJ,
+    parentDom.namespaceURI,
+    oldVNode ? NULL : parentDom.firstChild ? slice.call(parentDom.childNodes) : NULL,
+    commitQueue,
+    oldVNode ? oldVNode._dom : parentDom.firstChild,
+    // @ts-expect-error we are doing a bit-wise operation so it's either 0 or true
+    isHydrating,
+    refQueue
+  );
+  commitRoot(commitQueue, parentDom._children, refQueue);
+  parentDom._children.props.children = NULL;
+}
+
+// htm/src/constants.mjs
+var MINI = false;
+
+// htm/src/build.mjs
+var MODE_SLASH = 0;
+var MODE_TEXT = 1;
+var MODE_WHITESPACE = 2;
+var MODE_TAGNAME = 3;
+var MODE_COMMENT = 4;
+var MODE_PROP_SET = 5;
+var MODE_PROP_APPEND = 6;
+var CHILD_APPEND = 0;
+var CHILD_RECURSE = 2;
+var TAG_SET = 3;
+var PROPS_ASSIGN = 4;
+var PROP_SET = MODE_PROP_SET;
+var PROP_APPEND = MODE_PROP_APPEND;
+var evaluate = (h, built, fields, args) => {
+  let tmp;
+  built[0] = 0;
+  for (let i = 1; i < built.length; i++) {
+    const type = built[i++];
+    const value = built[i] ? (built[0] |= type ? 1 : 2, fields[built[i++]]) : built[++i];
+    if (type === TAG_SET) {
+      args[0] = value;
+    } else if (type === PROPS_ASSIGN) {
+      args[1] = Object.assign(args[1] || {}, value);
+    } else if (type === PROP_SET) {
+      (args[1] = args[1] || {})[built[++i]] = value;
+    } else if (type === PROP_APPEND) {
+      args[1][built[++i]] += value + "";
+    } else if (type) {
+      tmp = h.apply(value, evaluate(h, value, fields, ["", null]));
+      args.push(tmp);
+      if (value[0]) {
+        built[0] |= 2;
+      } else {
+        built[i - 2] = CHILD_APPEND;
+        built[i] = tmp;
+      }
+    } else {
+      args.push(value);
+    }
+  }
+  return args;
+};
+var build = function(statics) {
+  const fields = arguments;
+  const h = this;
+  let mode = MODE_TEXT;
+  let buffer = "";
+  let quote = "";
+  let current = [0];
+  let char, propName;
+  const commit = (field) => {
+    if (mode === MODE_TEXT && (field || (buffer = buffer.replace(/^\s*\n\s*|\s*\n\s*$/g, "")))) {
+      if (MINI) {
+        current.push(field ? fields[field] : buffer);
+      } else {
+        current.push(CHILD_APPEND, field, buffer);
+      }
+    } else if (mode === MODE_TAGNAME && (field || buffer)) {
+      if (MINI) {
+        current[1] = field ? fields[field] : buffer;
+      } else {
+        current.push(TAG_SET, field, buffer);
+      }
+      mode = MODE_WHITESPACE;
+    } else if (mode === MODE_WHITESPACE && buffer === "..." && field) {
+      if (MINI) {
+        current[2] = Object.assign(current[2] || {}, fields[field]);
+      } else {
+        current.push(PROPS_ASSIGN, field, 0);
+      }
+    } else if (mode === MODE_WHITESPACE && buffer && !field) {
+      if (MINI) {
+        (current[2] = current[2] || {})[buffer] = true;
+      } else {
+        current.push(PROP_SET, 0, true, buffer);
+      }
+    } else if (mode >= MODE_PROP_SET) {
+      if (MINI) {
+        if (mode === MODE_PROP_SET) {
+          (current[2] = current[2] || {})[propName] = field ? buffer ? buffer + fields[field] : fields[field] : buffer;
+          mode = MODE_PROP_APPEND;
+        } else if (field || buffer) {
+          current[2][propName] += field ? buffer + fields[field] : buffer;
+        }
+      } else {
+        if (buffer || !field && mode === MODE_PROP_SET) {
+          current.push(mode, 0, buffer, propName);
+          mode = MODE_PROP_APPEND;
+        }
+        if (field) {
+          current.push(mode, field, 0, propName);
+          mode = MODE_PROP_APPEND;
+        }
+      }
+    }
+    buffer = "";
+  };
+  for (let i = 0; i < statics.length; i++) {
+    if (i) {
+      if (mode === MODE_TEXT) {
+        commit();
+      }
+      commit(i);
+    }
+    for (let j = 0; j < statics[i].length; j++) {
+      char = statics[i][j];
+      if (mode === MODE_TEXT) {
+        if (char === "<") {
+          commit();
+          if (MINI) {
+            current = [current, "", null];
+          } else {
+            current = [current];
+          }
+          mode = MODE_TAGNAME;
+        } else {
+          buffer += char;
+        }
+      } else if (mode === MODE_COMMENT) {
+        if (buffer === "--" && char === ">") {
+          mode = MODE_TEXT;
+          buffer = "";
+        } else {
+          buffer = char + buffer[0];
+        }
+      } else if (quote) {
+        if (char === quote) {
+          quote = "";
+        } else {
+          buffer += char;
+        }
+      } else if (char === '"' || char === "'") {
+        quote = char;
+      } else if (char === ">") {
+        commit();
+        mode = MODE_TEXT;
+      } else if (!mode) {
+      } else if (char === "=") {
+        mode = MODE_PROP_SET;
+        propName = buffer;
+        buffer = "";
+      } else if (char === "/" && (mode < MODE_PROP_SET || statics[i][j + 1] === ">")) {
+        commit();
+        if (mode === MODE_TAGNAME) {
+          current = current[0];
+        }
+        mode = current;
+        if (MINI) {
+          (current = current[0]).push(h.apply(null, mode.slice(1)));
+        } else {
+          (current = current[0]).push(CHILD_RECURSE, 0, mode);
+        }
+        mode = MODE_SLASH;
+      } else if (char === " " || char === "	" || char === "\n" || char === "\r") {
+        commit();
+        mode = MODE_WHITESPACE;
+      } else {
+        buffer += char;
+      }
+      if (mode === MODE_TAGNAME && buffer === "!--") {
+        mode = MODE_COMMENT;
+        current = current[0];
+      }
+    }
+  }
+  commit();
+  if (MINI) {
+    return current.length > 2 ? current.slice(1) : current[1];
+  }
+  return current;
+};
+
+// htm/src/index.mjs
+var CACHES = /* @__PURE__ */ new Map();
+var regular = function(statics) {
+  let tmp = CACHES.get(this);
+  if (!tmp) {
+    tmp = /* @__PURE__ */ new Map();
+    CACHES.set(this, tmp);
+  }
+  tmp = evaluate(this, tmp.get(statics) || (tmp.set(statics, tmp = build(statics)), tmp), arguments, []);
+  return tmp.length > 1 ? tmp : tmp[0];
+};
+var src_default = MINI ? build : regular;
+
+// preact/hooks/src/index.js
+var ObjectIs = Object.is;
+var currentIndex;
+var currentComponent;
+var previousComponent;
+var currentHook = 0;
+var afterPaintEffects = [];
+var unmountCleanups = [];
+var options2 = (
+  /** @type {import('./internal').Options} */
+  options_default
+);
+var oldBeforeDiff = options2._diff;
+var oldBeforeRender = options2._render;
+var oldAfterDiff = options2.diffed;
+var oldCommit = options2._commit;
+var oldBeforeUnmount = options2.unmount;
+var oldRoot = options2._root;
+var RAF_TIMEOUT = 35;
+var prevRaf;
+options2._diff = (vnode) => {
+  currentComponent = null;
+  if (oldBeforeDiff) oldBeforeDiff(vnode);
+};
+options2._root = (vnode, parentDom) => {
+  if (vnode && parentDom._children && parentDom._children._mask) {
+    vnode._mask = parentDom._children._mask;
+  }
+  if (oldRoot) oldRoot(vnode, parentDom);
+};
+options2._render = (vnode) => {
+  if (oldBeforeRender) oldBeforeRender(vnode);
+  currentComponent = vnode._component;
+  currentIndex = 0;
+  const hooks = currentComponent.__hooks;
+  if (hooks) {
+    if (previousComponent == currentComponent) {
+      currentComponent._renderCallbacks = [];
+    } else {
+      hooks._pendingEffects.some(invokeCleanup);
+      hooks._pendingEffects.some(invokeEffect);
+      currentIndex = 0;
+    }
+    hooks._pendingEffects = [];
+    hooks._list.some((hookItem) => {
+      if (hookItem._nextValue) {
+        hookItem._value = hookItem._nextValue;
+      }
+      hookItem._pendingArgs = hookItem._nextValue = void 0;
+    });
+  }
+  previousComponent = currentComponent;
+};
+options2.diffed = (vnode) => {
+  if (oldAfterDiff) oldAfterDiff(vnode);
+  const c = vnode._component;
+  if (c && c.__hooks) {
+    if (c.__hooks._pendingEffects.length) afterPaint(afterPaintEffects.push(c));
+    c.__hooks._list.some((hookItem) => {
+      if (hookItem._pendingArgs) hookItem._args = hookItem._pendingArgs;
+    });
+  }
+  previousComponent = currentComponent = null;
+};
+options2._commit = (vnode, commitQueue) => {
+  commitQueue.some((component) => {
+    try {
+      component._renderCallbacks.some(invokeCleanup);
+      component._renderCallbacks = component._renderCallbacks.filter(
+        (cb) => cb._value ? invokeEffect(cb) : true
+      );
+    } catch (e) {
+      component._renderCallbacks = [
+        () => {
+          throw e;
+        }
+      ];
+    }
+  });
+  if (oldCommit) oldCommit(vnode, commitQueue);
+};
+options2.unmount = (vnode) => {
+  if (oldBeforeUnmount) oldBeforeUnmount(vnode);
+  const c = vnode._component;
+  if (c && c.__hooks) {
+    let hasErrored, errorParent;
+    c.__hooks._list.some((s) => {
+      try {
+        if (s._passive && s._cleanup) {
+          if (errorParent === void 0) {
+            errorParent = vnode._parent;
+            while (errorParent && !(errorParent._component && errorParent._component._parentDom)) {
+              errorParent = errorParent._parent;
+            }
+            errorParent = errorParent && errorParent._component;
+          }
+          s._passive = errorParent;
+          afterPaint(unmountCleanups.push(s));
+        } else {
+          invokeCleanup(s);
+        }
+      } catch (e) {
+        hasErrored = e;
+      }
+    });
+    c.__hooks = void 0;
+    if (hasErrored) options2._catchError(hasErrored, c._vnode);
+  }
+};
+function getHookState(index, type) {
+  if (options2._hook) {
+    options2._hook(currentComponent, index, currentHook || type);
+  }
+  currentHook = 0;
+  const hooks = currentComponent.__hooks || (currentComponent.__hooks = {
+    _list: [],
+    _pendingEffects: []
+  });
+  if (index >= hooks._list.length) {
+    hooks._list.push({});
+  }
+  return hooks._list[index];
+}
+function useState(initialState) {
+  currentHook = 1;
+  return useReducer(invokeOrReturn, initialState);
+}
+function useReducer(reducer, initialState, init) {
+  const hookState = getHookState(currentIndex++, 2);
+  hookState._reducer = reducer;
+  if (!hookState._component) {
+    hookState._value = [
+      !init ? invokeOrReturn(void 0, initialState) : init(initialState),
+      (action) => {
+        const currentValue = (hookState._nextValue || hookState._value)[0];
+        const nextValue = hookState._reducer(currentValue, action);
+        if (!ObjectIs(currentValue, nextValue)) {
+          hookState._nextValue = [nextValue, hookState._value[1]];
+          hookState._component.setState({});
+        }
+      }
+    ];
+    hookState._component = currentComponent;
+    if (!currentComponent._hasScuFromHooks) {
+      currentComponent._hasScuFromHooks = true;
+      const prevScu = currentComponent.shouldComponentUpdate;
+      currentComponent.shouldComponentUpdate = function(p, s, c) {
+        const hooks = this.__hooks;
+        if (!hooks) return true;
+        let updatedHook = false;
+        let shouldUpdate = this.props != p;
+        hooks._list.some((hookItem) => {
+          if (hookItem._nextValue) {
+            updatedHook = true;
+            if (!ObjectIs(hookItem._value[0], hookItem._nextValue[0])) {
+              shouldUpdate = true;
+            }
+          }
+        });
+        if (prevScu) {
+          const result = prevScu.call(this, p, s, c);
+          return updatedHook ? result || shouldUpdate : result;
+        }
+        return !updatedHook || shouldUpdate;
+      };
+    }
+  }
+  return hookState._value;
+}
+function useEffect(callback, args) {
+  const state = getHookState(currentIndex++, 3);
+  if (!options2._skipEffects && argsChanged(state._args, args)) {
+    state._passive = true;
+    state._value = callback;
+    state._pendingArgs = args;
+    currentComponent.__hooks._pendingEffects.push(state);
+  }
+}
+function useRef(initialValue) {
+  currentHook = 5;
+  return useMemo(() => ({ current: initialValue }), []);
+}
+function useMemo(factory, args) {
+  const state = getHookState(currentIndex++, 7);
+  if (argsChanged(state._args, args)) {
+    state._value = factory();
+    state._args = args;
+  }
+  return state._value;
+}
+function flushAfterPaintEffects() {
+  let component;
+  do {
+    while (component = unmountCleanups.shift()) {
+      try {
+        invokeCleanup(component);
+      } catch (e) {
+        component = /** @type {any} */
+        component._passive;
+        options2._catchError(e, { _parent: component && component._vnode });
+      }
+    }
+    while (component = afterPaintEffects.shift()) {
+      const hooks = component.__hooks;
+      if (!component._parentDom || !hooks) continue;
+      try {
+        hooks._pendingEffects.some(invokeCleanup);
+        hooks._pendingEffects.some(invokeEffect);
+        hooks._pendingEffects = [];
+      } catch (e) {
+        hooks._pendingEffects = [];
+        options2._catchError(e, component._vnode);
+      }
+    }
+  } while (unmountCleanups.length);
+}
+var HAS_RAF = typeof requestAnimationFrame == "function";
+function afterNextFrame(callback) {
+  const done = () => {
+    clearTimeout(timeout);
+    if (HAS_RAF) cancelAnimationFrame(raf);
+    setTimeout(callback);
+  };
+  const timeout = setTimeout(done, RAF_TIMEOUT);
+  let raf;
+  if (HAS_RAF) {
+    raf = requestAnimationFrame(done);
+  }
+}
+function afterPaint(newQueueLength) {
+  if (newQueueLength == 1 || prevRaf != options2.requestAnimationFrame) {
+    prevRaf = options2.requestAnimationFrame;
+    (prevRaf || afterNextFrame)(flushAfterPaintEffects);
+  }
+}
+function invokeCleanup(hook) {
+  const comp = currentComponent;
+  let cleanup = hook._cleanup;
+  if (typeof cleanup == "function") {
+    hook._cleanup = void 0;
+    cleanup();
+  }
+  currentComponent = comp;
+}
+function invokeEffect(hook) {
+  const comp = currentComponent;
+  hook._cleanup = hook._value();
+  currentComponent = comp;
+}
+function argsChanged(oldArgs, newArgs) {
+  return !oldArgs || oldArgs.length != newArgs.length || newArgs.some((arg, index) => !ObjectIs(arg, oldArgs[index]));
+}
+function invokeOrReturn(arg, f) {
+  return typeof f == "function" ? f(arg) : f;
+}
+
+// what the page uses
+var html = src_default.bind(createElement);
+export {
+  html,
+  render,
+  useEffect,
+  useMemo,
+  useRef,
+  useState
+};

@@ -1,6 +1,6 @@
 // Intervals: the pipelines, and one pipeline's calendar with records and durations.
 import { html, useMemo, useRef } from "../vendor/preact.js";
-import { axis, Chart } from "../chart.js";
+import { Bars } from "../chart.js";
 import { count, dash, duration, many, utc } from "../format.js";
 import { hash, replaceParameters } from "../route.js";
 import { Airflow, Facts, Folded, Head, Names, Pager, Same, Search, State, Table, To } from "../parts.js";
@@ -131,22 +131,17 @@ function Inner({ cell }) {
   return html`<span class="label">${cell.label}</span>${sign && html`<span class="sign">${sign}</span>`}`;
 }
 
-function bars(cells, value, unit, name) {
-  return (colour) => ({
-    grid: { left: 64, right: 12, top: 12, bottom: 28 },
-    tip: ({ data }) => `${utc(data.cell.start)}: ${words(data.cell.state)}\n${name(data.value)}`,
-    xAxis: axis(colour, { type: "category", data: cells.map((cell) => utc(cell.start, unit !== "day")), splitLine: { show: false } }),
-    yAxis: axis(colour, { type: "value", minInterval: 1 }),
-    series: [
-      {
-        type: "bar",
-        large: false,
-        barMaxWidth: 28,
-        barMinHeight: 1,
-        data: cells.map((cell) => ({ value: cell[value] ?? "-", cell, itemStyle: { color: colour[{ complete: "good", running: "busy", failed: "bad", revised: "revised" }[cell.state] ?? "none"] } })),
-      },
-    ],
-  });
+const TONES = { complete: "good", running: "busy", failed: "bad", revised: "revised" };
+
+/** A bar for each cell, of one of its numbers; a click opens its run. */
+function bars(cells, number, unit, name, to) {
+  return cells.map((cell) => ({
+    value: cell[number],
+    tone: TONES[cell.state] ?? "none",
+    name: utc(cell.start, unit !== "day"),
+    tip: `${utc(cell.start)}: ${words(cell.state)}\n${name(cell[number])}`,
+    onClick: cell.run && (() => (location.hash = to(cell))),
+  }));
 }
 
 const CELLS = (to) => [
@@ -180,10 +175,7 @@ export function Calendar({ connection, group, pipeline, parameters }) {
   const shown = useMemo(() => rows.slice(Math.max(0, rows.length - (back + 1) * shape.perPage), rows.length - back * shape.perPage), [rows, back]);
   const shownCells = useMemo(() => shown.flatMap((row) => row.cells), [shown]);
   const together = useMemo(() => (found?.wider ?? []).filter((each) => each.end > shownCells[0]?.start && each.start < shownCells.at(-1)?.end), [shownCells]);
-  const records = useMemo(() => bars(shownCells, "records", found?.unit, (value) => many(value, "record")), [shownCells]);
-  const seconds = useMemo(() => bars(shownCells, "seconds", found?.unit, duration), [shownCells]);
   const to = (cell) => hash(["intervals", connection, group, pipeline, cell.run]);
-  const open = (data) => data?.cell?.run && (location.hash = to(data.cell));
   const step = (by) => () => replaceParameters({ back: back + by || "" });
   const sum = shownCells.reduce((total, cell) => total + (cell.records ?? 0), 0);
   return html`<${Head} title=${pipeline} look=${look} />
@@ -214,10 +206,10 @@ export function Calendar({ connection, group, pipeline, parameters }) {
               <p class="quiet">Each interval within one of these is complete when that is, and has no figures of its own.</p>
               <${Table} caption="Intervals written together" columns=${CELLS(to)} rows=${together} id=${(row) => row.interval} empty="" />`}
             <h2>Records per interval</h2>
-            <${Chart} option=${records} height=${200} onSelect=${open} label=${`Bars: ${many(sum, "record")} in ${many(shownCells.length, "interval")}; the table below has the same.`} />
+            <${Bars} values=${bars(shownCells, "records", found.unit, (value) => many(value, "record"), to)} height=${200} label=${`Bars: ${many(sum, "record")} in ${many(shownCells.length, "interval")}; the table below has the same.`} />
             ${shownCells.some((cell) => typeof cell.seconds === "number") &&
             html`<h2>Seconds per interval</h2>
-              <${Chart} option=${seconds} height=${160} onSelect=${open} label=${`Bars: seconds that each of ${many(shownCells.length, "interval")} took; the table below has the same.`} />`}
+              <${Bars} values=${bars(shownCells, "seconds", found.unit, duration, to)} height=${160} label=${`Bars: seconds that each of ${many(shownCells.length, "interval")} took; the table below has the same.`} />`}
             <${Folded} title="As a table"><${Table} caption="Intervals" columns=${CELLS(to)} rows=${shownCells} id=${(row) => row.interval} empty="" /></${Folded}>`}
       ${found.backfills?.length > 0 && html`<h2>Backfills</h2><${Table} caption="Backfills" columns=${BACKFILLS} rows=${found.backfills} id=${(row) => row.id} empty="" />`}`}
     <${Same} command="eos intervals list" />`;

@@ -1,6 +1,6 @@
 // A roll: a timeline with a lane a worker, the plan, who approved it, the journal; live while it runs.
 import { html, useMemo } from "../vendor/preact.js";
-import { axis, Chart } from "../chart.js";
+import { cut, Picture, times } from "../chart.js";
 import { between, clock, count, dash, duration } from "../format.js";
 import { Airflow, Facts, Failures, Findings, Folded, Head, Names, Same, State, Table, When } from "../parts.js";
 import { api, useDocument } from "../look.js";
@@ -8,7 +8,7 @@ import { api, useDocument } from "../look.js";
 const LIVE_MS = 2_000;
 const AT_REST_MS = 15_000;
 const LANE_HEIGHT = 56;
-const AXIS_HEIGHT = 46;
+const [TOP, AXIS_HEIGHT] = [10, 46];
 
 /** What a span of a lane is, as a colour and in words. */
 const SPANS = {
@@ -42,77 +42,31 @@ const known = (moments) => (moments ?? []).filter((each) => typeof each.at === "
 
 /** From when to when the timeline goes: all that happened, and a little room; until now while the roll runs. */
 function extent(roll, now) {
-  const times = (roll.lanes ?? []).flatMap((lane) => [
+  const acts = (roll.lanes ?? []).flatMap((lane) => [
     ...(lane.spans ?? []).flatMap((span) => [span.from, span.to ?? now]),
     ...known(lane.moments).map((each) => each.at),
     ...(restartedFrom(lane) === null ? [] : [restartedFrom(lane) + Math.max(lane.predicted?.worst_seconds ?? 0, lane.measured_downtime_seconds ?? 0)]),
   ]);
-  const all = [...times, roll.started_at, roll.ended_at ?? (roll.live ? now : null)].filter((time) => typeof time === "number");
+  const all = [...acts, roll.started_at, roll.ended_at ?? (roll.live ? now : null)].filter((time) => typeof time === "number");
   if (!all.length) return null;
   const [from, to] = [Math.min(...all), Math.max(...all)];
   const room = Math.max(1, (to - from) * 0.02);
   return { from: from - room, to: to + room };
 }
 
-function timeline(roll, range, now) {
-  const workers = roll.lanes.map((lane) => lane.worker);
-  return (colour, width) => {
-    const left = Math.min(240, Math.max(90, width * 0.2));
-    const bars = roll.lanes.flatMap((lane, index) => [
-      ...(lane.spans ?? []).map((span) => ({ kind: "span", value: [span.from * 1000, index, (span.to ?? now) * 1000], what: span.what })),
-      ...(lane.predicted && restartedFrom(lane) !== null
-        ? [{ kind: "predicted", value: [restartedFrom(lane) * 1000, index, (restartedFrom(lane) + lane.predicted.worst_seconds) * 1000], best: lane.predicted.best_seconds, worst: lane.predicted.worst_seconds }]
-        : []),
-      ...(typeof lane.measured_downtime_seconds === "number" && restartedFrom(lane) !== null
-        ? [{ kind: "measured", value: [restartedFrom(lane) * 1000, index, (restartedFrom(lane) + lane.measured_downtime_seconds) * 1000], seconds: lane.measured_downtime_seconds }]
-        : []),
-      ...known(lane.moments).map((each) => ({ kind: "moment", value: [each.at * 1000, index, each.at * 1000], what: each.what, note: each.note })),
-      ...known(lane.conditions).map((each) => ({ kind: "condition", value: [each.at * 1000, index, each.at * 1000], text: each.text })),
-    ]);
-    const tip = ({ data }) =>
-      ({
-        span: () => `${SPANS[data.what]?.words ?? data.what}: ${duration((data.value[2] - data.value[0]) / 1000)}`,
-        predicted: () => `predicted downtime of its tasks: ${between(data.best, data.worst)}`,
-        measured: () => `measured downtime of its tasks: ${duration(data.seconds)}`,
-        moment: () => `${clock(data.value[0] / 1000)} ${data.what}${data.note ? `: ${data.note}` : ""}`,
-        condition: () => `${clock(data.value[0] / 1000)} ${data.text}`,
-      })[data.kind]();
-    return {
-      grid: { left, right: 20, top: 10, bottom: 36 },
-      tip,
-      xAxis: axis(colour, { type: "time", min: range.from * 1000, max: range.to * 1000, axisLabel: { formatter: (value) => clock(value / 1000) } }),
-      yAxis: axis(colour, { type: "category", data: workers, inverse: true, axisLabel: { color: colour.text, width: left - 14, overflow: "truncate" } }),
-      series: [
-        {
-          type: "custom",
-          clip: true,
-          data: bars,
-          encode: { x: [0, 2], y: 1 },
-          renderItem: (params, place) => shape(bars[params.dataIndex], place, colour),
-        },
-      ],
-    };
-  };
-}
-
-function shape(bar, place, colour) {
-  const [x, middle] = place.coord([bar.value[0], bar.value[1]]);
-  const end = place.coord([bar.value[2], bar.value[1]])[0];
-  const width = Math.max(2, end - x);
-  const rect = (y, height, style) => ({ type: "rect", shape: { x, y, width, height, r: 2 }, style });
-  const fill = colour[SPANS[bar.what]?.tone ?? "none"];
-  switch (bar.kind) {
-    case "span":
-      return bar.what === "down" ? rect(middle - 10, 4, { fill }) : rect(middle - 16, 16, { fill, opacity: 0.85 });
-    case "predicted":
-      return rect(middle + 4, 6, { fill: "transparent", stroke: colour.quiet, lineDash: [3, 2] });
-    case "measured":
-      return rect(middle + 13, 6, { fill: colour.text });
-    case "condition":
-      return { type: "circle", shape: { cx: x, cy: middle - 8, r: 3 }, style: { fill: colour.panel, stroke: colour.good, lineWidth: 1.5 } };
-    default:
-      return { type: "polygon", shape: { points: [[x, middle - 21], [x + 4, middle - 17], [x, middle - 13], [x - 4, middle - 17]] }, style: { fill: colour.text } };
-  }
+/** One worker's lane, from its middle: `x` gives the place of a time. */
+function Lane({ lane, middle, x, now }) {
+  const width = (from, to) => Math.max(2, x(to) - x(from));
+  const from = restartedFrom(lane);
+  const { predicted, measured_downtime_seconds: measured } = lane;
+  return html`${(lane.spans ?? []).map((span) => {
+      const [tone, to, isDown] = [SPANS[span.what]?.tone ?? "none", span.to ?? now, span.what === "down"];
+      return html`<rect key=${`${span.what} ${span.from}`} class=${tone} x=${x(span.from)} y=${middle - (isDown ? 10 : 16)} width=${width(span.from, to)} height=${isDown ? 4 : 16} rx="2"><title>${`${SPANS[span.what]?.words ?? span.what}: ${duration(to - span.from)}`}</title></rect>`;
+    })}
+    ${predicted && from !== null && html`<rect class="predicted" x=${x(from)} y=${middle + 4} width=${width(from, from + predicted.worst_seconds)} height="6" rx="2"><title>${`predicted downtime of its tasks: ${between(predicted.best_seconds, predicted.worst_seconds)}`}</title></rect>`}
+    ${typeof measured === "number" && from !== null && html`<rect class="text" x=${x(from)} y=${middle + 13} width=${width(from, from + measured)} height="6" rx="2"><title>${`measured downtime of its tasks: ${duration(measured)}`}</title></rect>`}
+    ${known(lane.moments).map((each, index) => html`<path key=${`m${index}`} class="text" d=${`M${x(each.at)} ${middle - 21}l4 4l-4 4l-4-4z`}><title>${`${clock(each.at)} ${each.what}${each.note ? `: ${each.note}` : ""}`}</title></path>`)}
+    ${known(lane.conditions).map((each, index) => html`<circle key=${`c${index}`} class="condition" cx=${x(each.at)} cy=${middle - 8} r="3"><title>${`${clock(each.at)} ${each.text}`}</title></circle>`)}`;
 }
 
 function Legend() {
@@ -127,13 +81,22 @@ function Legend() {
 
 function Timeline({ roll }) {
   const now = roll.live ? (roll.looked_at?.at ?? Date.now() / 1000) : (roll.ended_at ?? roll.looked_at?.at ?? Date.now() / 1000);
-  const option = useMemo(() => {
-    const range = extent(roll, now);
-    return range && timeline(roll, range, now);
-  }, [roll]);
-  if (!roll.lanes?.length || !option) return html`<p class="quiet">No worker was acted on yet.</p>`;
+  const range = extent(roll, now);
+  if (!roll.lanes?.length || !range) return html`<p class="quiet">No worker was acted on yet.</p>`;
+  const height = AXIS_HEIGHT + roll.lanes.length * LANE_HEIGHT;
+  const bottom = height - AXIS_HEIGHT + TOP;
+  const draw = (width) => {
+    const left = Math.min(240, Math.max(90, width * 0.2));
+    const x = (at) => left + ((at - range.from) / (range.to - range.from)) * (width - left - 20);
+    return html`<line x1=${left} x2=${left} y1=${TOP} y2=${bottom} />
+      ${times(range.from, range.to, (width - left - 20) / 80).map((at) => html`<text key=${at} class="middle" x=${x(at)} y=${bottom + 22}>${clock(at)}</text>`)}
+      ${roll.lanes.map((lane, index) => {
+        const middle = TOP + LANE_HEIGHT * (index + 0.5);
+        return html`<g key=${lane.worker}><text class="end name" x=${left - 8} y=${middle + 4}>${cut(lane.worker, left - 14)}<title>${lane.worker}</title></text><${Lane} lane=${lane} middle=${middle} x=${x} now=${now} /></g>`;
+      })}`;
+  };
   const label = `Timeline of ${roll.lanes.length} workers, ${done(roll)} of them passed; the table below has the same.`;
-  return html`<${Chart} option=${option} label=${label} height=${AXIS_HEIGHT + roll.lanes.length * LANE_HEIGHT} /><${Legend} />`;
+  return html`<${Picture} draw=${draw} label=${label} height=${height} /><${Legend} />`;
 }
 
 /** Between the announced restart and the passed gate. */
