@@ -411,22 +411,10 @@ def test_hours_are_written_together_and_each_is_complete(remote: Any, target: Ta
     target.require_exactly_once([str(n).encode() for n in range(130)])
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"together": 0}, "0 intervals are to be written together"),
-        ({"together": 2, "revision": 2}, "Revision 2 of intervals is to be written together"),
-        ({"together": 2, "days": [DAY, day(40_000)]}, "had not ended"),
-        ({"days": [DAY, day(40_000)]}, "had not ended"),
-        ({"together": 2, "allow_before_end": True}, "written together before their end"),
-        ({"at_once": 0}, "0 intervals are to be written at once"),
-    ],
-    ids=lambda case: ", ".join(case) if isinstance(case, dict) else "",
-)
-def test_what_cannot_be_written_together_is_refused(target: Target, wrong: dict[str, Any], words: str) -> None:
-    days = wrong.pop("days", [DAY])
-    with pytest.raises(ConfigurationError, match=words):
-        write_intervals(pytest.fail, target.pipeline, days, spark=None, **wrong)  # type: ignore[arg-type]
+@pytest.mark.parametrize("together", [1, 2])
+def test_an_interval_that_has_not_ended_is_refused_before_any_is_written(target: Target, together: int) -> None:
+    with pytest.raises(ConfigurationError, match="had not ended"):
+        write_intervals(pytest.fail, target.pipeline, [DAY, day(40_000)], spark=None, together=together)  # type: ignore[arg-type]
 
 
 def test_a_call_that_is_given_up_ends_its_tasks_and_the_next_one_writes_the_rest(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark import backfill
@@ -27,3 +29,18 @@ def test_a_run_of_neighbours_is_finished_as_it_was_begun_unless_a_revision_is_wr
     monkeypatch.setattr(backfill, "control", lambda pipeline: state)
     found = backfill._runs(PIPELINE, HOURS, (), 1, revision)
     assert [run.whole for run in found] == runs
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"together": 0}, "0 intervals are to be written together"),
+        ({"together": 2, "revision": 2}, "Revision 2 of intervals is to be written together"),
+        ({"together": 2, "allow_before_end": True}, "written together before their end"),
+        ({"at_once": 0}, "0 intervals are to be written at once"),
+    ],
+    ids=lambda case: ", ".join(case) if isinstance(case, dict) else "",
+)
+def test_what_cannot_be_written_together_is_refused(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        backfill.write_intervals(pytest.fail, PIPELINE, HOURS, spark=None, **wrong)  # type: ignore[arg-type]
