@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_eos_provider.errors import EosError
@@ -183,16 +183,7 @@ class SliceResult:
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "number": self.number,
-            "records": self.records,
-            "bytes": self.bytes,
-            "digest": self.digest,
-            "seconds": self.seconds,
-            "dropped": list(self.dropped),
-            "null_keys": self.null_keys,
-            "stage_seconds": dict(self.stage_seconds),
-        }
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> SliceResult:
@@ -236,14 +227,7 @@ class TaskSummary:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "task": self.task,
-            "attempt": self.attempt,
-            "slices": self.slices,
-            "records": self.records,
-            "bytes": self.bytes,
-            "seconds": rounded(self.seconds),
-        }
+        return {**asdict(self), "seconds": rounded(self.seconds)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> TaskSummary:
