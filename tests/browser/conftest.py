@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,20 +82,15 @@ class Site:
             rest._write("POST", "/api/v2/connections", content=content)
 
 
+#: Of Airflow's address, as behind a proxy that serves more.
+PATH = "/tools/air"
+
+
 @pytest.fixture(scope="module")
 def site(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with airflow_site(postgres, tmp_path_factory.mktemp("page")) as site:
-        yield site
-
-
-@contextmanager
-def airflow_site(postgres: Postgres, folder: Path, *, path: str = "", processes: int = 1) -> Iterator[Site]:
-    """The server of Airflow's pages alone: the page asks nothing of the other components.
-
-    :param path: of Airflow's address.
-    :param processes: of that server.
-    """
+    """The API server alone: the page asks nothing of the other components."""
     need_chromium()
+    folder = tmp_path_factory.mktemp("page")
     (dags := folder / "dags").mkdir()
     airflow = AirflowLab.start(
         AirflowOptions(
@@ -106,10 +100,9 @@ def airflow_site(postgres: Postgres, folder: Path, *, path: str = "", processes:
             connections={"unnamed": json.dumps({"conn_type": "kafka_connect", "extra": _extra(HOSTILE)})},
             environment={
                 "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{role}:{role}" for role in ROLES),
-                "AIRFLOW__API__WORKERS": str(processes),
             },
             components=("api-server",),
-            path=path,
+            path=PATH,
         )
     )
     try:
@@ -185,6 +178,13 @@ class Visit:
         self.page.goto(self.site.url + view)
         return self.page
 
+    def walk_to(self, view: str) -> Page:
+        """A view behind another one, on the page that is loaded."""
+        before = self.page.title()
+        self.page.evaluate("view => { location.hash = view; }", view)
+        self.page.wait_for_function("before => document.title !== before", arg=before)
+        return self.page
+
     def inside(self, view: str = "") -> FrameLocator:
         """A view inside Airflow, by the address that its address bar shows."""
         self.page.goto(f"{self.site.root}/plugin{URL_PREFIX}{view}", wait_until="commit")
@@ -237,7 +237,8 @@ def visit(visitors: Visitors) -> Visit:
 
 def axe(page: Page) -> list[dict[str, Any]]:
     """What axe-core finds against WCAG A and AA."""
-    page.evaluate(AXE.read_text(encoding="utf-8"))
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("rules => axe.run(document, {runOnly: {type: 'tag', values: rules}})", AXE_RULES)
     assert found["passes"], "nothing was looked at"
     return [

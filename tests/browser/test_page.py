@@ -1,4 +1,4 @@
-"""The page in a real browser, in a real Airflow: how it is found, who gets it, and how it is used."""
+"""The page in a real browser, in a real Airflow below a path: how it is found, who gets it, and how it is used."""
 
 from __future__ import annotations
 
@@ -79,12 +79,15 @@ def title(place: FrameLocator | Page) -> Locator:
 @pytest.mark.first
 def test_who_signs_in_finds_the_page_in_airflows_navigation(visitors: Visitors, site: Site) -> None:
     page = visitors.visit(user=None).page
-    page.goto(site.root)
+    page.goto(f"{site.root}/")
     page.get_by_label("Username").fill("op")
     page.get_by_label("Password").fill(site.password("op"))
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("button", name="Browse").click()
-    page.get_by_role("menuitem", name="Exactly once").click()
+    entry = page.get_by_role("menuitem", name="Exactly once")
+    icon = entry.locator("img").element_handle()
+    page.wait_for_function("image => image.complete && image.naturalWidth > 0", arg=icon)
+    entry.click()
     frame = page.frame_locator("iframe")
     expect(title(frame)).to_have_text("Clusters")
     expect(card(frame, "staging")).to_contain_text(DESCRIPTION)
@@ -96,6 +99,7 @@ def test_a_deep_link_stays_the_same_over_a_walk_a_reload_and_a_step_back(visit: 
     frame.get_by_role("link", name="Connectors", exact=True).click()
     frame.get_by_role("searchbox").fill("flights")
     visit.page.wait_for_function("location.hash === '#/clusters/staging/connectors?search=flights'")
+    assert visit.page.url.startswith(f"{visit.site.root}/plugin/exactly-once")
     visit.page.reload(wait_until="commit")
     expect(frame.get_by_role("searchbox")).to_have_value("flights")
     frame.get_by_role("link", name="Tasks", exact=True).click()
@@ -105,9 +109,15 @@ def test_a_deep_link_stays_the_same_over_a_walk_a_reload_and_a_step_back(visit: 
     expect(frame.get_by_role("searchbox")).to_have_value("flights")
 
 
-def test_a_link_from_elsewhere_in_airflow_leads_to_its_view(visit: Visit) -> None:
+def test_links_lead_in_from_elsewhere_in_airflow_and_out_again(visit: Visit, site: Site) -> None:
     frame = visit.inside("#/clusters/staging/tasks")  # as the links of operators are
     expect(title(frame)).to_have_text("Tasks")
+    frame.get_by_role("navigation", name="Where you are").get_by_role("link", name="Clusters").click()
+    card(frame, "staging").get_by_role("link", name="Connection in Airflow").click()
+    visit.page.wait_for_url(f"{site.root}/connections")
+    page = visit.alone("#/clusters/staging")
+    page.get_by_role("link", name="Airflow", exact=True).click()
+    visit.page.wait_for_url(f"{site.root}/")
 
 
 # how it is used
@@ -183,10 +193,12 @@ def test_a_hidden_page_asks_nothing_until_it_is_seen_again(visit: Visit) -> None
     page.wait_for_function("window.asked > 0")
 
 
-def test_every_view_fits_the_screen_can_be_used_by_everybody_and_keeps_secrets(visitors: Visitors) -> None:
+def test_every_view_fits_a_wide_screen_can_be_used_by_everybody_and_keeps_secrets(visitors: Visitors) -> None:
+    """In the light theme; ``test_figures.py`` has the dark one on a narrow screen."""
     visit = visitors.visit("wide", "light")
+    visit.alone("#/intervals")
     for view in VIEWS:
-        page = visit.alone(view)
+        page = visit.walk_to(view)
         expect(title(page)).not_to_be_empty()
         expect(page.locator("html")).to_have_attribute("data-theme", "light")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{view} is wider than the screen"
