@@ -24,22 +24,22 @@ import pytest
 from airflow_eos_provider import redaction
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
-from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ownership import log_text, marker
 from airflow_eos_provider.lab.ports import PORTS_VARIABLE, free_ports
 from airflow_eos_provider.lab.postgres import Postgres
-from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
-from airflow_eos_provider.lab.teardown import take_down
-from airflow_eos_provider.lab.waiting import wait_for_postgres
+from airflow_eos_provider.lab.record import LabOptions
 from airflow_eos_provider.processes import ProcessIdentity, identify, spawn
 from tests import airflow_home as airflow_home  # before any import of Airflow
 from tests.forked import FORKS
-from tests.machines import need_machines
+from tests.lab.lab import TestLab, TestLabOptions, take_down
+from tests.lab.machine_needs import need_machines
+from tests.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from tests.needs import mark, require_needs
 from tests.spark_session import spark_session
 from tests.tiers import add_option, imports_nothing_for, leave_out
 
-LabFactory = Callable[..., Lab]
+LabFactory = Callable[..., TestLab]
 Guard = Callable[[Path], None]
 
 #: Seconds that each test file takes in a full run; ``python -m tests.durations REPORT.xml --write`` writes it.
@@ -226,7 +226,7 @@ def _stays(identity: ProcessIdentity) -> bool:
 _GUARDIAN = """
 import sys
 from pathlib import Path
-from airflow_eos_provider.lab.teardown import take_down
+from tests.lab.lab import take_down
 for folder in sys.stdin.read().splitlines():
     take_down(Path(folder))
 """
@@ -239,7 +239,8 @@ def guard(nothing_is_left_running: None) -> Iterator[Guard]:
     A test that runs into its time limit ends the whole of pytest without any clean-up, so another process does it.
     """
     command = [sys.executable, "-c", _GUARDIAN]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True) as guardian:
+    root = Path(__file__).parents[1]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True, cwd=root) as guardian:
         assert guardian.stdin is not None
         stdin = guardian.stdin
 
@@ -256,15 +257,15 @@ def guard(nothing_is_left_running: None) -> Iterator[Guard]:
 def _labs(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[LabFactory]:
     with ExitStack() as folders:
 
-        def start(options: LabOptions | None = None, **overrides: Any) -> Lab:
+        def start(options: LabOptions | None = None, **overrides: Any) -> TestLab:
             root = tmp_path_factory.mktemp("labs")
             given = {"root": root, **overrides}
-            wanted = replace(options, **given) if options else LabOptions(**given)
+            wanted = replace(TestLabOptions.of(options), **given) if options else TestLabOptions(**given)
             if wanted.machines:
                 need_machines()
             guard(wanted.folder)
             folders.callback(take_down, wanted.folder)  # before it is up: a start that fails is cleared, too
-            lab = Lab.up(wanted)
+            lab = TestLab.up(wanted)
             _STARTED.append(lab)
             return lab
 
@@ -308,7 +309,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator
     server.prepare()
     process = spawn(server.start_command, log=server.log, pid_file=server.pid_file, cwd=folder)
     try:
-        wait_for_postgres(server, process)
+        server.wait(process)
         yield server
     finally:
         process.stop()

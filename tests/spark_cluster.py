@@ -11,8 +11,8 @@ import pyspark
 
 from airflow_eos_provider.lab.java import java_program
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from airflow_eos_provider.processes import ProcessIdentity, spawn
+from tests.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from tests.waiting import until
 
 #: Spark never copies a task to the host that it runs on; addresses of the loopback interface are hosts enough.

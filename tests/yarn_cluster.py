@@ -17,10 +17,10 @@ import httpx
 import pyspark
 
 from airflow_eos_provider.errors import UnreachableError
-from airflow_eos_provider.lab.jars import ensure_jars
 from airflow_eos_provider.lab.java import SHORT_LIVED, java_program
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.processes import ProcessIdentity, spawn
+from tests.lab.jars import jars_of
 from tests.waiting import until
 
 HADOOP = "hadoop-yarn-3.5.0"
@@ -72,7 +72,7 @@ class YarnCluster:
 @contextmanager
 def yarn_cluster(folder: Path) -> Iterator[YarnCluster]:
     """A YARN whose one node has 4 GB and four cores."""
-    jars = ensure_jars(HADOOP)
+    jars = jars_of(HADOOP)
     ports = iter(free_ports(8))
     node_web = next(ports)
     cluster = YarnCluster(folder, f"http://127.0.0.1:{next(ports)}")

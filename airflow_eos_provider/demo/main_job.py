@@ -31,6 +31,7 @@ from airflow_eos_provider.demo.oracle import compare, expected_from_file, expect
 from airflow_eos_provider.demo.report import WORKERS, DemoReport
 from airflow_eos_provider.demo.screen import Screen
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.record import LabOptions
@@ -119,7 +120,7 @@ class _Demo:
     def run(self) -> None:
         """Every stage, in order."""
         lab = self._start_lab()
-        spark = lab.spark_connect()
+        spark = lab.spark_connect({DAEMON_PROPERTY: DAEMON_MODULE})
         data = self._folder / "data"
         with ThreadPoolExecutor(1) as beside, Feeder(data / "flights.jsonl", rate=FLIGHTS_PER_SECOND) as feeder:
             starting = beside.submit(self._start_airflow, lab, spark, data / "january.jsonl")

@@ -33,7 +33,7 @@ from airflow_eos_provider.lab.airflow_rest import AirflowRest
 from airflow_eos_provider.lab.ownership import log_tail
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.postgres import Postgres
-from airflow_eos_provider.lab.startup_wait import Part, StartupLimits, wait_until_ready
+from airflow_eos_provider.lab.startup_wait import Starting, StartupLimits, wait_until_ready
 from airflow_eos_provider.processes import INHERITED_VARIABLES, ProcessIdentity, from_pid_file, identify, spawn
 
 #: Inherited by every process of one Airflow of the lab; its value is unlike that of any other.
@@ -321,7 +321,7 @@ class AirflowLab:
                 env={**inherited, **environment},
                 start_new_session=True,
             )
-        migration = Part("The migration of Airflow's database", self._remember_root(process.pid), log)
+        migration = Starting("The migration of Airflow's database", self._remember_root(process.pid), log)
         parts = [*self._postgres_part(options.postgres), migration]
         self._wait(parts, lambda: () if process.poll() is not None else (migration.name,), options, progress)
         if process.returncode != 0:
@@ -336,13 +336,13 @@ class AirflowLab:
         for name in options.components:
             log = self.log(name)
             process = spawn([_airflow_program(), name], log=log, cwd=self.folder, env=environment)
-            parts.append(Part(name, self._remember_root(process.pid, process), log))
+            parts.append(Starting(name, self._remember_root(process.pid, process), log))
         with self.rest() as rest:
             self._wait(parts, lambda: _unhealthy(rest, options.components), options, progress)
 
     def _wait(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[Starting],
         not_ready: Callable[[], Collection[str]],
         options: AirflowOptions,
         progress: Progress,
@@ -357,12 +357,12 @@ class AirflowLab:
             poll_seconds=_HEALTH_POLL_SECONDS,
         )
 
-    def _postgres_part(self, postgres: Postgres) -> list[Part]:
+    def _postgres_part(self, postgres: Postgres) -> list[Starting]:
         """The database's server: Airflow does not come up without it, and then it is to be named."""
         process = from_pid_file(postgres.pid_file)
         if process is None:
             self._fail_for_postgres(postgres)
-        return [Part(postgres.name, process, postgres.log)]
+        return [Starting(postgres.name, process, postgres.log)]
 
     def _fail_for_postgres(self, postgres: Postgres) -> NoReturn:
         raise AirflowNotHealthyError(

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.java import class_data_archive, jvm_command
 from airflow_eos_provider.lab.ownership import log_tail
-from airflow_eos_provider.lab.security import SecuredPorts, Security
+from airflow_eos_provider.lab.part import Part, place_log_config, write_properties
+from airflow_eos_provider.lab.waiting import broker_answers
 
 #: A node's program.
 MAIN_CLASS = "kafka.Kafka"
@@ -36,7 +36,7 @@ FORMAT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(Part):
     """One broker in a lab's folder.
 
     :param folder: the lab's folder.
@@ -47,8 +47,6 @@ class Broker:
     :param marker: the argument that marks the lab's processes.
     :param number: the node id, 1 for the first broker.
     :param quorum: the controller ports of all nodes, in the order of their numbers; empty for a node that is alone.
-    :param security: of a secured lab.
-    :param secured_ports: its further ports, of a secured lab.
     """
 
     folder: Path
@@ -59,8 +57,6 @@ class Broker:
     marker: str
     number: int = 1
     quorum: tuple[int, ...] = ()
-    security: Security | None = None
-    secured_ports: SecuredPorts | None = None
 
     @property
     def name(self) -> str:
@@ -84,18 +80,22 @@ class Broker:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        secured = self.secured_ports
-        return (self.port, self.controller_port, *([secured.certificates, secured.tokens] if secured else []))
+        return (self.port, self.controller_port)
 
     @property
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def address(self) -> str:
+        return self.bootstrap_servers
+
+    def answers(self) -> bool:
+        return broker_answers(self.lab_client)
+
+    @property
     def lab_client(self) -> KafkaSettings:
         """How the lab itself reaches this broker, with all rights."""
-        if self.security and self.secured_ports:
-            return self.security.lab_client(self.secured_ports.certificates)
         return KafkaSettings.of(self.bootstrap_servers)
 
     def properties(self) -> dict[str, str]:
@@ -107,7 +107,7 @@ class Broker:
             "node.id": str(self.number),
             **self._quorum_properties(),
             "controller.listener.names": "CONTROLLER",
-            **self._listener_properties(),
+            **self.listener_properties(),
             "log.dirs": str(self.log_folder),
             "auto.create.topics.enable": "false",
             # Each node holds one replica of everything.
@@ -128,9 +128,8 @@ class Broker:
             "group.initial.rebalance.delay.ms": "0",
         }
 
-    def _listener_properties(self) -> dict[str, str]:
-        if self.security and self.secured_ports:
-            return self.security.broker_properties(self.port, self.controller_port, self.secured_ports)
+    def listener_properties(self) -> dict[str, str]:
+        """The settings of its listeners."""
         return {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
@@ -143,11 +142,12 @@ class Broker:
         return {"controller.quorum.voters": ",".join(voters)}
 
     def prepare(self) -> None:
-        """Write the properties file and format the log folder.
+        """Write the properties file and the configuration of the logging, and format the log folder.
 
         :raises EosError: Kafka refuses to format it.
         """
         write_properties(self.config, self.properties())
+        place_log_config(self.log_config)
         records = bootstrap_checkpoint(self.class_path)
         if records.exists():
             self._format_with(records)
@@ -193,12 +193,13 @@ class Broker:
             heap_megabytes=SHARED_HEAP_MEGABYTES if self.quorum else HEAP_MEGABYTES,
             marker=self.marker,
             log_config=self.log_config,
-            options=self._jvm_options,
+            options=self.jvm_options,
         )
 
     @property
-    def _jvm_options(self) -> Sequence[str]:
-        return self.security.broker_jvm_options(self.secured_ports) if self.security and self.secured_ports else ()
+    def jvm_options(self) -> Sequence[str]:
+        """Further options of its JVM."""
+        return ()
 
 
 def bootstrap_checkpoint(class_path: str) -> Path:
@@ -209,12 +210,3 @@ def bootstrap_checkpoint(class_path: str) -> Path:
 def broker_name(number: int) -> str:
     """What the files and the process of a broker are called: ``broker``, ``broker2`` and so on."""
     return "broker" if number == 1 else f"broker{number}"
-
-
-def write_properties(path: Path, properties: dict[str, str]) -> None:
-    """Write a Java properties file; characters that such a file cannot hold are escaped."""
-    content = b""
-    for name, value in properties.items():
-        content = set_property(content, name, value)
-    path.touch(mode=0o600)  # a secured lab's hold passwords
-    path.write_bytes(content)

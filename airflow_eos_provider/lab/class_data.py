@@ -16,7 +16,7 @@ from pathlib import Path
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab import jars
-from airflow_eos_provider.lab.broker import BOOTSTRAP_CHECKPOINT, Broker, bootstrap_checkpoint, write_properties
+from airflow_eos_provider.lab.broker import BOOTSTRAP_CHECKPOINT, Broker, bootstrap_checkpoint
 from airflow_eos_provider.lab.broker import MAIN_CLASS as BROKER
 from airflow_eos_provider.lab.java import class_data_archive
 from airflow_eos_provider.lab.ownership import exclusive
@@ -74,13 +74,12 @@ def _train(folder: Path, class_path: str, marker: str) -> None:
         marker=marker,
     )
     worker = Worker(folder=folder, number=1, port=rest_port, class_path=class_path, marker=marker)
-    shutil.copyfile(Path(__file__).with_name(broker.log_config.name), broker.log_config)
     broker.prepare()
     shutil.copyfile(broker.log_folder / BOOTSTRAP_CHECKPOINT, folder / bootstrap_checkpoint(class_path).name)
     properties = worker.properties(
         bootstrap_servers=broker.bootstrap_servers, group_id="training", mode=Mode.ENABLED, rebalance_delay_ms=0
     )
-    write_properties(worker.config, properties)
+    worker.prepare(properties)
     started: list[ProcessIdentity] = []
     try:
         started.append(_start(broker, folder))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +13,9 @@ from rich.table import Table
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.lab.jars import DEFAULT_VERSION, ROOTS
+from airflow_eos_provider.lab.jars import DEFAULT_VERSION, VERSIONS
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.record import LabOptions, LabRecord
+from airflow_eos_provider.lab.record import LabOptions
 from airflow_eos_provider.lab.status import LabStatus
 from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.output import WIDE, Output, OutputOption, print_document
@@ -38,6 +39,23 @@ _EXAMPLES = {
     "down": "Examples:\n\neos lab down --keep-data",
 }
 
+
+@dataclass(frozen=True)
+class Kind:
+    """Which labs a command works on: the context's object, if there is one.
+
+    :param lab: their class.
+    :param given: options besides those of the command line.
+    """
+
+    lab: type[Lab] = Lab
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, context: typer.Context) -> Kind:
+        return context.find_object(cls) or cls()
+
+
 Name = Annotated[str, typer.Option("--name", help="Labs of different names run side by side.")]
 Dir = Annotated[Path, typer.Option("--dir", help="The folder that holds the labs' folders.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -47,6 +65,7 @@ _DEFAULTS = LabOptions()
 
 @lab_app.command(epilog=_EXAMPLES["up"])
 def up(
+    context: typer.Context,
     name: Name = _DEFAULTS.name,
     directory: Dir = _DEFAULTS.root,
     workers: Annotated[int | None, typer.Option(help=f"Connect workers; default: {_DEFAULTS.workers}.")] = None,
@@ -65,31 +84,22 @@ def up(
     ] = None,
     connect_version: Annotated[
         str | None,
-        typer.Option(help=f"The workers' version: {', '.join(ROOTS)}. The brokers' is {DEFAULT_VERSION} always."),
+        typer.Option(help=f"The workers' version: {', '.join(VERSIONS)}. The brokers' is {DEFAULT_VERSION} always."),
     ] = None,
     worker_property: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="One more property of each worker; may be given several times."),
     ] = None,
     test_connectors: Annotated[
-        bool | None, typer.Option("--test-connectors", help="Offer the connectors of Connect's own tests, too.")
+        bool | None, typer.Option("--test-connectors", help="Also offer the connectors of Connect's own tests.")
     ] = None,
-    postgres: Annotated[bool | None, typer.Option("--postgres", help="With a PostgreSQL server beside them.")] = None,
-    machines: Annotated[
-        int | None,
-        typer.Option(
-            help="So many workers, the first ones, each on a machine of its own: systemd, SSH; default: none. "
-            "Without --workers there are no others."
-        ),
-    ] = None,
-    secure: Annotated[
-        bool | None, typer.Option("--secure", help="With TLS, logins, ACLs, and a login of the REST API.")
-    ] = None,
+    postgres: Annotated[bool | None, typer.Option("--postgres", help="Also start a PostgreSQL server.")] = None,
 ) -> None:
     """Start a lab, or what is missing of it, and print one JSON line that tells where it is.
 
-    Options that are not given are the defaults for a new lab, and what they were for one that is there already.
+    For a lab that exists, options that are not given keep their values.
     """
+    kind = Kind.of(context)
     given: dict[str, Any] = {
         "workers": workers,
         "brokers": brokers,
@@ -99,30 +109,28 @@ def up(
         "connect_version": connect_version,
         "test_connectors": test_connectors,
         "postgres": postgres,
-        "secure": secure,
-        "machines": machines,
         "worker_properties": _properties(worker_property) if worker_property else None,
     }
-    if machines and workers is None:
-        given["workers"] = machines
-    options = LabOptions(name=name, root=directory)
-    record = LabRecord.read(options.folder)
+    given = {**kind.given, **{key: value for key, value in given.items() if value is not None}}
+    record_type = kind.lab.record_type
+    options = record_type.options_type(name=name, root=directory)
+    record = record_type.read(options.folder)
     if record is not None and record.complete:
         options = replace(record.options, root=directory)
-    options = replace(options, **{key: value for key, value in given.items() if value is not None})
-    lab = Lab.up(options, progress=_err.print)
+    lab = kind.lab.up(replace(options, **given), progress=_err.print)
     _out.print(json.dumps(lab.summary()))
 
 
 @lab_app.command(epilog=_EXAMPLES["status"])
 def status(
+    context: typer.Context,
     name: Name = _DEFAULTS.name,
     directory: Dir = _DEFAULTS.root,
     output: OutputOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a lab's processes. Exit code 0 if all of them run and answer, 1 if not, 2 if there is no lab."""
-    seen = Lab.load(LabOptions(name=name, root=directory).folder).status()
+    seen = Kind.of(context).lab.load(LabOptions(name=name, root=directory).folder).status()
     if as_json or output is Output.JSON:
         _out.print(json.dumps(seen.as_json()))  # one line, as 'up' prints it
     elif not print_document(seen.as_json(), [process.name for process in seen.processes], output, as_json=False):
@@ -135,13 +143,14 @@ def status(
 
 @lab_app.command(epilog=_EXAMPLES["down"])
 def down(
+    context: typer.Context,
     name: Name = _DEFAULTS.name,
     directory: Dir = _DEFAULTS.root,
     keep_data: Annotated[bool, typer.Option("--keep-data", help="Leave the folder for the next 'up'.")] = False,
 ) -> None:
     """Stop everything of a lab, workers first, and remove its folder."""
     folder = LabOptions(name=name, root=directory).folder
-    if not take_down(folder, keep_data=keep_data, progress=_err.print):
+    if not take_down(folder, keep_data=keep_data, progress=_err.print, stop=Kind.of(context).lab.stop_all):
         _err.print(f"There is no lab in {folder}: nothing to do.")
 
 

@@ -1,9 +1,6 @@
 """The lab's jars: locked by SHA-256, fetched once, checked on every use.
 
-``connect-<version>.lock`` beside this module lists each jar with its digest; the lock of a plugin has the jars of a
-connector that Kafka does not come with, that of a cluster manager what Spark's executors run on, that of sources what
-Spark reads them with. They were made, and are made again for another version, by
-``python -m airflow_eos_provider.lab.jars lock``.
+``connect-<version>.lock`` next to this module lists each jar with its digest. ``python -m tests.lab.jars`` writes it.
 """
 
 from __future__ import annotations
@@ -12,7 +9,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,128 +21,55 @@ from airflow_eos_provider.lab.ivy import FETCH_TIMEOUT_SECONDS, Artifact, retrie
 
 DEFAULT_VERSION = "4.3.1"
 
-#: The modules that a lab of a version is made of; everything else in a lock follows from them. kafka-tools has
-#: ProducerPerformance and TransactionsCommand, the test jar has MonitorableSourceConnector (exactly-once, many tasks).
-ROOTS: Mapping[str, tuple[str, ...]] = {
-    "4.3.1": (
-        "org.apache.kafka:kafka_2.13:4.3.1",
-        "org.apache.kafka:connect-runtime:4.3.1",
-        "org.apache.kafka:connect-file:4.3.1",
-        "org.apache.kafka:connect-basic-auth-extension:4.3.1",
-        "org.apache.kafka:connect-mirror:4.3.1",
-        "org.apache.kafka:kafka-tools:4.3.1",
-        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
-    ),
-    # Older workers only: the broker is that of DEFAULT_VERSION. They log by reload4j.
-    "3.9.2": (
-        "org.apache.kafka:connect-runtime:3.9.2",
-        "org.apache.kafka:connect-file:3.9.2",
-        "org.slf4j:slf4j-reload4j:1.7.36",
-    ),
-    "3.8.1": (
-        "org.apache.kafka:connect-runtime:3.8.1",
-        "org.apache.kafka:connect-file:3.8.1",
-        "org.slf4j:slf4j-reload4j:1.7.36",
-    ),
-    # Before KIP-618: a group with such a worker is refused.
-    "3.2.3": (
-        "org.apache.kafka:connect-runtime:3.2.3",
-        "org.apache.kafka:connect-file:3.2.3",
-        "org.slf4j:slf4j-reload4j:1.7.36",
-    ),
-}
-EXTRAS: Mapping[str, tuple[str, ...]] = {
-    version: (f"org.apache.kafka:connect-runtime:{version}:test",) for version in ROOTS
-}
-
-#: Connectors for a plugin folder of their own, fetched only where they are asked for by name.
-PLUGINS: Mapping[str, tuple[str, ...]] = {
-    "debezium-postgres-3.5.0.Final": ("io.debezium:debezium-connector-postgres:3.5.0.Final",),
-}
-
-#: Cluster managers that Spark runs on in tests. What they need besides is among Spark's own jars.
-CLUSTERS: Mapping[str, tuple[str, ...]] = {
-    "hadoop-yarn-3.5.0": (
-        "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
-        "org.bouncycastle:bcpkix-jdk18on:1.82",
-        "org.bouncycastle:bcprov-jdk18on:1.82",
-        "org.bouncycastle:bcutil-jdk18on:1.82",
-    ),
-}
-
-#: Sources that Spark reads in tests, as far as they have a build for its version. What they need besides is among
-#: Spark's own jars.
-SOURCES: Mapping[str, tuple[str, ...]] = {
-    "spark-sources-4.2.0": (
-        "org.apache.commons:commons-pool2:2.13.1",
-        "org.apache.kafka:kafka-clients:3.9.2",
-        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.2.0",
-        "org.postgresql:postgresql:42.7.7",
-    ),
-}
-
-_MODULES: Mapping[str, tuple[str, ...]] = {**ROOTS, **PLUGINS, **CLUSTERS, **SOURCES}
-
-#: What brings along all that it needs.
-_WHOLE = {**ROOTS, **PLUGINS}
-
-#: A worker gives these to its plugins, whatever they bring along.
-_OF_THE_WORKER = ("org.apache.kafka", "org.slf4j")
+#: Of the workers. Those before 4 are for older workers only: they log by reload4j, and the brokers are of
+#: :data:`DEFAULT_VERSION`. 3.2.3 is before KIP-618.
+VERSIONS = (DEFAULT_VERSION, "3.9.2", "3.8.1", "3.2.3")
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class JarLock:
-    """Which jars a version of the lab consists of.
+    """Which jars something consists of.
 
-    :param version: of Kafka and Connect; or the name of a plugin, of a cluster manager or of Spark's sources.
+    :param title: what it is, such as ``Kafka 4.3.1``.
     :param digests: the SHA-256 of each jar, in hexadecimal digits.
     """
 
-    version: str
+    title: str
     digests: Mapping[Artifact, str]
 
     @classmethod
     def of(cls, version: str) -> JarLock:
-        """The committed lock of a version.
+        """The committed lock of a version of Kafka and Connect.
 
         :raises ConfigurationError: this version has none.
         """
-        if version not in _MODULES:
+        if version not in VERSIONS:
             raise ConfigurationError(
-                f"The lab has no locked jars of Kafka {version}.", expected=f"one of {', '.join(_MODULES)}"
+                f"The lab has no locked jars of Kafka {version}.", expected=f"one of {', '.join(VERSIONS)}"
             )
-        return cls.parse(version, lock_file(version).read_text(encoding="utf-8"))
+        return cls.read(f"Kafka {version}", lock_file(version))
 
     @classmethod
-    def parse(cls, version: str, text: str) -> JarLock:
-        """Lines of ``<sha256> <organisation>:<name>:<revision>[:<classifier>]``; ``#`` begins a comment."""
+    def read(cls, title: str, file: Path) -> JarLock:
+        """A file of lines ``<sha256> <organisation>:<name>:<revision>[:<classifier>]``; ``#`` begins a comment."""
         digests: dict[Artifact, str] = {}
-        for line in text.splitlines():
+        for line in file.read_text(encoding="utf-8").splitlines():
             if line.strip() and not line.startswith("#"):
                 digest, _, coordinates = line.strip().partition(" ")
                 digests[Artifact.parse(coordinates.strip())] = digest
-        return cls(version, digests)
-
-    def text(self) -> str:
-        """The lock as :meth:`parse` reads it."""
-        head = [
-            f"# The jars of the lab with {self.title}, each with its SHA-256.",
-            f"# Made by: python -m airflow_eos_provider.lab.jars lock {self.version}",
-        ]
-        return "\n".join(head + [f"{digest} {jar}" for jar, digest in sorted(self.digests.items())]) + "\n"
+        return cls(title, digests)
 
     @property
-    def title(self) -> str:
-        """What the jars are of, in words."""
-        return f"Kafka {self.version}" if self.version in ROOTS else self.version
+    def lines(self) -> list[str]:
+        """The lines as :meth:`read` takes them."""
+        return [f"{digest} {jar}" for jar, digest in sorted(self.digests.items())]
 
     @property
     def digest(self) -> str:
         """The name of the lock's folder in the cache: another set of jars has another folder."""
-        return hashlib.sha256(self.text().encode()).hexdigest()[:16]
+        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()[:16]
 
     def damaged(self, folder: Path) -> list[Artifact]:
         """The jars that are missing in the folder or are not what was locked; all of 55 MB are read, in 0.1 s."""
@@ -172,7 +95,7 @@ def class_path(folder: Path, *, test_connectors: bool = False) -> str:
 
 def lock_file(version: str) -> Path:
     """Where a version's lock lies in the package."""
-    return Path(__file__).with_name(f"connect-{version}.lock" if version in ROOTS else f"{version}.lock")
+    return Path(__file__).with_name(f"connect-{version}.lock")
 
 
 def cache_folder() -> Path:
@@ -190,13 +113,13 @@ def jar_folder(version: str) -> Path:
 
 
 def ensure_jars(
-    version: str = DEFAULT_VERSION,
+    version: str | JarLock = DEFAULT_VERSION,
     *,
     progress: Progress = lambda line: None,
     cache: Path | None = None,
     jvm_options: Sequence[str] = (),
 ) -> Path:
-    """The folder with the version's jars, every one checked; missing and damaged ones are fetched first.
+    """The folder with the jars of a version or a lock, every one checked; missing and damaged ones are fetched first.
 
     Several labs may ask at once: one fetches, the others wait for it. A jar enters the folder whole and checked, or not
     at all, so a fetch that was killed leaves nothing that could be mistaken for a jar.
@@ -208,7 +131,7 @@ def ensure_jars(
     :raises UnreachableError: the repository does not deliver.
     :raises EosError: it delivers something other than what was locked.
     """
-    lock = JarLock.of(version)
+    lock = version if isinstance(version, JarLock) else JarLock.of(version)
     folder = (cache or cache_folder()) / lock.digest
     if not lock.damaged(folder) and not lock.unknown_files(folder):
         return folder
@@ -243,7 +166,7 @@ def _fetch(
             if found != lock.digests[jar]:
                 raise EosError(
                     f"The jar {jar} arrived with " + (f"SHA-256 {found}." if found else "no content."),
-                    expected=f"SHA-256 {lock.digests[jar]}, as {lock_file(lock.version).name} has it",
+                    expected=f"SHA-256 {lock.digests[jar]}, as it is locked",
                     remedy="Do not use it. Look for what changes downloads between here and the repository.",
                 )
             target = place(folder, jar)
@@ -281,45 +204,3 @@ def sha256(path: Path) -> str | None:
             return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError:
         return None
-
-
-def make_lock(version: str) -> JarLock:
-    """Resolve a version's modules anew and lock what they need (a minute or two)."""
-    with tempfile.TemporaryDirectory(prefix="eos-lock-") as scratch:
-        folder = Path(scratch)
-        jars = retrieve(map(Artifact.parse, _MODULES[version]), folder, transitive=version in _WHOLE)
-        if version in PLUGINS:
-            jars = [jar for jar in jars if jar.organisation not in _OF_THE_WORKER]
-        extras = [Artifact.parse(text) for text in EXTRAS.get(version, ())]
-        jars += retrieve(extras, folder) if extras else []
-        return JarLock(version, {jar: _required_digest(folder, jar) for jar in jars})
-
-
-def _required_digest(folder: Path, jar: Artifact) -> str:
-    digest = sha256(folder / jar.file_name)
-    if digest is None:
-        raise EosError(f"Ivy reported {jar}, but left no {jar.file_name}.")
-    return digest
-
-
-def main(arguments: Sequence[str]) -> int:
-    """``lock [VERSION]`` writes the lock, ``fetch [VERSION]`` fills the cache."""
-    verb, version = [*arguments, "", ""][0], [*arguments, "", ""][1] or DEFAULT_VERSION
-    if verb == "lock" and version in _MODULES:
-        lock = make_lock(version)
-        lock_file(version).write_text(lock.text(), encoding="utf-8")
-        sys.stderr.write(f"{lock_file(version)}: {len(lock.digests)} jars\n")
-        return 0
-    if verb == "fetch" and version in _MODULES:
-        sys.stdout.write(f"{ensure_jars(version, progress=lambda line: _tell(line))}\n")
-        return 0
-    sys.stderr.write(f"usage: python -m airflow_eos_provider.lab.jars lock|fetch [{'|'.join(_MODULES)}]\n")
-    return 2
-
-
-def _tell(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from contextlib import ExitStack
 from random import SystemRandom
 
@@ -65,22 +66,31 @@ def _range() -> range:
     return range(first, last + 1)
 
 
-def require_free(port: int, wanted_by: str, address: str = "127.0.0.1") -> None:
+def require_free(port: int, wanted_by: str, address: str = "127.0.0.1", seconds: float = 0.0) -> None:
     """Make sure that a server can listen on this port of the loopback interface now.
 
     :param address: of the loopback interface.
-
-    :raises EosError: another process does.
+    :param seconds: wait so long for a process that was just killed to release it.
+    :raises EosError: another process listens there.
     """
+    deadline = time.monotonic() + seconds
+    while (error := _refusal(port, address)) is not None:
+        if time.monotonic() >= deadline:
+            raise EosError(
+                f"Port {port}, on which {wanted_by} listens, is taken by {_holder(port)}.",
+                remedy="End that process, or take the lab down ('eos lab down') and start it again on other ports.",
+            ) from error
+        time.sleep(0.1)
+
+
+def _refusal(port: int, address: str) -> OSError | None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do: TIME_WAIT is no obstacle
         try:
             probe.bind((address, port))
         except OSError as error:
-            raise EosError(
-                f"Port {port}, on which {wanted_by} listens, is taken by {_holder(port)}.",
-                remedy="End that process, or give the lab up ('eos lab down') and start it anew on other ports.",
-            ) from error
+            return error
+    return None
 
 
 def _holder(port: int) -> str:

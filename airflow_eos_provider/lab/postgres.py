@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.lab.ownership import log_tail
+from airflow_eos_provider.lab.part import Part
 from airflow_eos_provider.lab.unprivileged import unprivileged
+from airflow_eos_provider.lab.waiting import wait_for
+from airflow_eos_provider.processes import ProcessIdentity
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -49,7 +52,7 @@ SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Postgres:
+class Postgres(Part):
     """One server in a folder.
 
     :param folder: holds its data, log, pid file and password.
@@ -160,6 +163,13 @@ class Postgres:
         except (psycopg2.OperationalError, OSError):
             return False
         return True
+
+    def wait(self, process: ProcessIdentity) -> None:
+        """Return when the server takes connections.
+
+        :raises EosError: it ended, or does not get ready.
+        """
+        wait_for("PostgreSQL", self.answers, process, self.log)
 
     def create_database(self, name: str) -> None:
         """Make a database; one of this name that is there already is kept as it is.

@@ -7,27 +7,24 @@ import json
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.lab.jars import DEFAULT_VERSION, JarLock, jar_folder
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.lab.security import SecuredPorts
 
 #: Version of ``lab.json``. A lab of another version is taken down, not continued.
 SCHEMA = 1
 
 DEFAULT_WORKERS = 3
 
-_NOT_GIVEN = -(10**9)
-
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LabOptions:
     """What kind of lab is wanted.
 
@@ -43,15 +40,11 @@ class LabOptions:
     :param test_connectors: also offer the connectors of Connect's own tests (MonitorableSourceConnector and others).
     :param worker_properties: further properties of each worker, or others than the lab's.
     :param postgres: with a PostgreSQL server beside the brokers.
-    :param secure: with TLS, logins and ACLs (see ``security.py``).
-    :param machines: how many of the workers, the first ones, live on a machine of their own (see ``machine.py``). If
-        the number of workers is not given, it is this one.
-    :param clock_offsets: by how many seconds the clocks of machines are ahead, by their names (``connect-1``).
     :raises ConfigurationError: an option is out of range.
     """
 
     name: str = "default"
-    workers: int = _NOT_GIVEN
+    workers: int = DEFAULT_WORKERS
     brokers: int = 1
     mode: Mode = Mode.DISABLED
     rebalance_delay_ms: int = 3000
@@ -62,18 +55,12 @@ class LabOptions:
     test_connectors: bool = False
     worker_properties: Mapping[str, str] = field(default_factory=dict)
     postgres: bool = False
-    secure: bool = False
-    machines: int = 0
-    clock_offsets: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ConfigurationError(
                 f"A lab cannot be named {self.name!r}.", expected="up to 40 lower-case letters, digits and hyphens"
             )
-        if self.workers == _NOT_GIVEN:
-            object.__setattr__(self, "workers", self.machines or DEFAULT_WORKERS)
-        self._check_machines()
         if not 0 <= self.workers <= 20:
             raise ConfigurationError(
                 f"{self.workers} workers are asked for.", expected="0 to 20; without one there are brokers only"
@@ -92,28 +79,6 @@ class LabOptions:
         if self.group_id is not None and not self.group_id.strip():
             raise ConfigurationError("The group id is empty.", expected="a name for the workers' group")
         JarLock.of(self.connect_version)
-        if self.secure and self.connect_version != DEFAULT_VERSION:
-            raise ConfigurationError(
-                f"A secured lab with workers of version {self.connect_version} is asked for.",
-                expected=f"{DEFAULT_VERSION}, the only version whose basic authentication the lab has",
-            )
-
-    def _check_machines(self) -> None:
-        if not 0 <= self.machines <= self.workers:
-            raise ConfigurationError(
-                f"{self.machines} machines for {self.workers} workers are asked for.",
-                expected="at most as many machines as workers: each has one worker",
-            )
-        if self.machines and self.secure:
-            raise ConfigurationError(
-                "A secured lab with machines is asked for.", expected="one of both: --secure or --machines"
-            )
-        names = {f"connect-{number}" for number in range(1, self.machines + 1)}
-        if unknown := set(self.clock_offsets) - names:
-            raise ConfigurationError(
-                f"The clock of {', '.join(sorted(unknown))} is to be ahead, but there is no such machine.",
-                expected=f"one of {', '.join(sorted(names)) or 'none: the lab has no machines'}",
-            )
 
     @property
     def folder(self) -> Path:
@@ -125,7 +90,7 @@ class LabOptions:
         return self.group_id or f"connect-{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LabRecord:
     """``lab.json``: what must be known to find, check and clear a lab.
 
@@ -135,12 +100,9 @@ class LabRecord:
     :param broker_port: of the first broker, for clients.
     :param controller_port: of the first broker, for the KRaft controllers.
     :param worker_ports: of the workers' REST APIs, in order.
-    :param unlisted: positions of workers that the cluster file does not mention.
     :param other_brokers: both ports of the second broker and so on.
     :param older_jars: the folder with the workers' jars, if they are of another version.
-    :param secured_ports: of the brokers of a secured lab: certificates, tokens, and the issuer's, the same for all.
     :param postgres_port: of PostgreSQL, None where the lab has none.
-    :param machine_ports: of the machines' sshds, in order.
     :param complete: False until the lab was ready for the first time: an incomplete one is cleared, not repaired.
     """
 
@@ -151,23 +113,19 @@ class LabRecord:
     broker_port: int
     controller_port: int
     worker_ports: tuple[int, ...]
-    unlisted: tuple[int, ...] = ()
     other_brokers: tuple[tuple[int, int], ...] = ()
     older_jars: Path | None = None
     postgres_port: int | None = None
-    secured_ports: tuple[SecuredPorts, ...] = ()
-    machine_ports: tuple[int, ...] = ()
     complete: bool = False
 
+    #: A larger lab has further options.
+    options_type: ClassVar[type[LabOptions]] = LabOptions
+
     @classmethod
-    def draw(cls, options: LabOptions) -> LabRecord:
+    def draw(cls, options: LabOptions) -> Self:
         """The record of a new lab, on ports that are free now."""
-        postgres_port, issuer_port, *ports = free_ports(2 + 4 * options.brokers + options.workers + options.machines)
-        certificates, tokens = ports[: options.brokers], ports[options.brokers : 2 * options.brokers]
-        ports = ports[2 * options.brokers :]
-        secured = tuple(SecuredPorts(*both, issuer_port) for both in zip(certificates, tokens, strict=True))
-        ours = ports[: 2 * options.brokers]
-        workers = ports[len(ours) :]
+        postgres_port, *ports = free_ports(1 + 2 * options.brokers + options.workers)
+        ours, workers = ports[: 2 * options.brokers], ports[2 * options.brokers :]
         (broker_port, controller_port), *others = zip(ours[::2], ours[1::2], strict=True)
         return cls(
             options=options,
@@ -176,12 +134,10 @@ class LabRecord:
             cluster_id=_random_cluster_id(),
             broker_port=broker_port,
             controller_port=controller_port,
-            worker_ports=tuple(workers[: options.workers]),
-            machine_ports=tuple(workers[options.workers :]),
+            worker_ports=tuple(workers),
             other_brokers=tuple(others),
             older_jars=None if options.connect_version == DEFAULT_VERSION else jar_folder(options.connect_version),
             postgres_port=postgres_port if options.postgres else None,
-            secured_ports=secured if options.secure else (),
         )
 
     @property
@@ -200,28 +156,17 @@ class LabRecord:
         write_atomically(folder / "lab.json", json.dumps(content, indent=1, default=str) + "\n")
 
     @classmethod
-    def read(cls, folder: Path) -> LabRecord | None:
-        """The record of a lab, or None where there is none.
+    def read(cls, folder: Path) -> Self | None:
+        """The record of a lab, or None where there is none. What only a larger lab has is left out.
 
         :raises ConfigurationError: there is one, but it is not one of ours.
         """
         path = folder / "lab.json"
         try:
             content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            if content.pop("schema") != SCHEMA:
+            if content["schema"] != SCHEMA:
                 raise ValueError("another schema")
-            options = content.pop("options")
-            options |= {"mode": Mode(options["mode"]), "root": Path(options["root"])}
-            content |= {"jars": Path(content["jars"]), "unlisted": tuple(content["unlisted"])}
-            if content.get("older_jars"):
-                content["older_jars"] = Path(content["older_jars"])
-            content["worker_ports"] = tuple(content["worker_ports"])
-            content["machine_ports"] = tuple(content.get("machine_ports", ()))
-            content["secured_ports"] = tuple(SecuredPorts(*ports) for ports in content.get("secured_ports", ()))
-            content["other_brokers"] = tuple(
-                (port, controller) for port, controller in content.get("other_brokers", ())
-            )
-            return cls(options=LabOptions(**options), **content)
+            return cls.of_json(content)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -229,6 +174,17 @@ class LabRecord:
                 f"{path} is not the record of a lab that this version can read ({error}).",
                 remedy="Run 'eos lab down': it stops what belongs to this folder and removes it.",
             ) from error
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> Self:
+        """The record that was written as ``content``."""
+        options = _known(cls.options_type, content["options"])
+        options |= {"mode": Mode(options["mode"]), "root": Path(options["root"])}
+        values = _known(cls, content) | {"jars": Path(content["jars"]), "options": cls.options_type(**options)}
+        values |= {"worker_ports": tuple(content["worker_ports"])}
+        values |= {"other_brokers": tuple(map(tuple, content["other_brokers"]))}
+        values |= {"older_jars": Path(content["older_jars"]) if content["older_jars"] else None}
+        return cls(**values)
 
     def differences(self, wanted: LabOptions) -> list[str]:
         """The options in which this lab is not what is wanted, as ``name: found, wanted`` lines."""
@@ -238,6 +194,11 @@ class LabRecord:
             for name in found
             if name != "root" and found[name] != asked[name]
         ]
+
+
+def _known(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a class's own fields."""
+    return {each.name: content[each.name] for each in fields(kind) if each.name in content}
 
 
 def _random_cluster_id() -> str:

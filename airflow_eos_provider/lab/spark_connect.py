@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
+from airflow_eos_provider.lab.java import SHORT_LIVED
 from airflow_eos_provider.lab.ownership import own_process
 from airflow_eos_provider.lab.ports import require_free
-from airflow_eos_provider.lab.spark_class_data import spark_jvm_options
-from airflow_eos_provider.lab.startup_wait import Part, StartupLimits, wait_until_ready
+from airflow_eos_provider.lab.startup_wait import Starting, StartupLimits, wait_until_ready
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -32,12 +32,14 @@ class SparkConnect:
     :param port: of the loopback interface; kept over restarts, so that clients find the next server.
     :param marker: the argument that marks the lab's processes.
     :param token: the lab's.
+    :param properties: further properties of Spark.
     """
 
     folder: Path
     port: int
     marker: str
     token: str
+    properties: Mapping[str, str]
 
     @property
     def name(self) -> str:
@@ -81,7 +83,7 @@ class SparkConnect:
             env={"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(_spark_home()), "SPARK_LOCAL_IP": "127.0.0.1"},
         )
         wait_until_ready(
-            [Part(self.name, process, self.log)],
+            [Starting(self.name, process, self.log)],
             lambda: [] if self._times_started() > said_before else [self.name],
             _LIMITS,
         )
@@ -102,14 +104,14 @@ class SparkConnect:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             # Quoted, since the folder in the marker may have spaces.
-            "spark.driver.extraJavaOptions": f'{spark_jvm_options()} "{self.marker}"',
+            "spark.driver.extraJavaOptions": f'{" ".join(SHORT_LIVED)} "{self.marker}"',
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.local.dir": str(scratch),
-            DAEMON_PROPERTY: DAEMON_MODULE,
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.ui.enabled": "false",
+            **self.properties,
         }
         file = scratch / "spark-connect.conf"
         file.write_text("".join(f"{name} {value}\n" for name, value in properties.items()), encoding="utf-8")

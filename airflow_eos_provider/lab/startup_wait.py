@@ -81,7 +81,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Starting:
     """One process that has to come up.
 
     :param name: as errors call it.
@@ -104,7 +104,7 @@ class Part:
 
 
 def wait_until_ready(
-    parts: Sequence[Part],
+    parts: Sequence[Starting],
     not_ready: Callable[[], Collection[str]],
     limits: StartupLimits,
     *,
@@ -158,7 +158,7 @@ def seen_now(seen: Mapping[str, Seen], activities: Mapping[str, Activity], now: 
 
 
 def _judge(
-    parts: Sequence[Part], idle: dict[str, float], elapsed: float, limits: StartupLimits, given_up: type[EosError]
+    parts: Sequence[Starting], idle: dict[str, float], elapsed: float, limits: StartupLimits, given_up: type[EosError]
 ) -> None:
     reasons = {name: limits.given_up_because(elapsed, seconds) for name, seconds in idle.items()}
     failed = [part for part in parts if reasons.get(part.name)]

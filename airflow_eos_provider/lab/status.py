@@ -5,27 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from airflow_eos_provider.lab.broker import Broker
-from airflow_eos_provider.lab.issuer import Issuer
-from airflow_eos_provider.lab.machine import Machine
-from airflow_eos_provider.lab.machine_worker import MachineWorker
-from airflow_eos_provider.lab.ownership import own_process
-from airflow_eos_provider.lab.postgres import Postgres
-from airflow_eos_provider.lab.waiting import broker_answers, is_healthy, sshd_answers
-from airflow_eos_provider.lab.worker import Worker
-from airflow_eos_provider.processes import ProcessIdentity
+from airflow_eos_provider.lab.part import Part
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
     """One process of a lab.
 
-    :param name: ``broker``, ``broker2``, ``issuer``, ``postgres``, ``connect-1``, ``w1`` and so on.
-    :param pid: None if it does not run. Of a machine its first process, of a worker there its JVM; all as this machine
-        counts them.
+    :param name: ``broker``, ``broker2``, ``postgres``, ``w1`` and so on.
+    :param pid: None if it does not run.
     :param ready: whether it answers (a worker: ``/health`` is 200).
-    :param address: ``host:port`` of a broker, of PostgreSQL and of a machine's sshd; REST address of a worker and of
-        the issuer.
+    :param address: ``host:port`` of a broker and of PostgreSQL, the REST address of a worker.
     :param mode_in_file: ``exactly.once.source.support`` in the worker's properties file; None for the others.
     """
 
@@ -35,6 +25,16 @@ class ProcessStatus:
     address: str
     mode_in_file: str | None
     log: Path
+
+    @classmethod
+    def of(cls, part: Part, token: str) -> ProcessStatus:
+        """The current state of one part.
+
+        :param token: the lab's.
+        """
+        process = part.process(token)
+        pid, ready = (process.pid, part.answers()) if process else (None, False)
+        return cls(part.name, pid, ready, part.address, part.mode_in_file(), part.log)
 
     @property
     def alive(self) -> bool:
@@ -70,32 +70,3 @@ class LabStatus:
             ],
             "healthy": self.healthy,
         }
-
-
-def process_of(part: Broker | Issuer | Machine | Postgres | Worker, token: str) -> ProcessIdentity | None:
-    """The process that a part is; of a machine what keeps it on.
-
-    :param token: the lab's.
-    """
-    return part.process() if isinstance(part, MachineWorker) else own_process(part.pid_file, token)
-
-
-def look_at(part: Broker | Issuer | Machine | Postgres | Worker, token: str) -> ProcessStatus:
-    """What is to be seen of one part now.
-
-    :param token: the lab's.
-    """
-    process = part.first_process if isinstance(part, Machine) else process_of(part, token)
-    if isinstance(part, Machine):
-        address, mode = f"{part.address}:{part.ssh_port}", None
-        ready = process is not None and sshd_answers(part.address, part.ssh_port)
-    elif isinstance(part, Broker):
-        address, mode = part.bootstrap_servers, None
-        ready = process is not None and broker_answers(part.lab_client)
-    elif isinstance(part, Issuer | Postgres):
-        address, mode = part.address, None
-        ready = process is not None and part.answers()
-    else:
-        address, mode = part.url, part.mode_in_file()
-        ready = process is not None and is_healthy(address, part.rest_settings)
-    return ProcessStatus(part.name, process.pid if process else None, ready, address, mode, part.log)

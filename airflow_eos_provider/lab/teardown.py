@@ -12,8 +12,6 @@ from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.lab.broker import broker_name
-from airflow_eos_provider.lab.machine import is_machine, remove_control_groups
-from airflow_eos_provider.lab.machine_worker import stop_workers
 from airflow_eos_provider.lab.ownership import exclusive, own_process, own_processes
 from airflow_eos_provider.lab.postgres import postgres_pid_file
 from airflow_eos_provider.lab.record import LabRecord
@@ -23,7 +21,44 @@ from airflow_eos_provider.processes import ProcessIdentity
 GRACE_SECONDS = 20.0
 
 
-def take_down(folder: Path, *, keep_data: bool = False, progress: Callable[[str], None] = lambda line: None) -> bool:
+def stop_all(folder: Path, record: LabRecord | None, kill: bool) -> int:
+    """Stop all processes of a lab: first the workers, which leave their group and their databases, then the servers.
+
+    :param kill: by SIGKILL, except for PostgreSQL, which has shared memory to give back.
+    :returns: how many there were.
+    :raises EosError: some do not end, not even by SIGKILL.
+    """
+    token = record.token if record else None
+    everything = own_processes(folder, token)
+    brokers = _brokers(folder, record) if record else []
+    postgres = own_process(postgres_pid_file(folder), record.token) if record else None
+    stop_side_by_side((process for process in everything if process not in (*brokers, postgres)), kill=kill)
+    if postgres is not None:
+        _ask_for_fast_shutdown(postgres)
+    stop_side_by_side(brokers, kill=kill)
+    stop_side_by_side([postgres] if postgres is not None else [])
+    left = own_processes(folder, token)
+    stop_side_by_side(left)
+    left = [process for process in left if process.is_alive()]
+    if left:
+        raise EosError(
+            f"Processes {', '.join(str(process.pid) for process in left)} of the lab in {folder} do not end.",
+            remedy="Look at why the system cannot end them (uninterruptible disk access, another user).",
+        )
+    return len(everything)
+
+
+#: Stops all processes of the lab in a folder, as :func:`stop_all` does.
+Stop = Callable[[Path, LabRecord | None, bool], int]
+
+
+def take_down(
+    folder: Path,
+    *,
+    keep_data: bool = False,
+    progress: Callable[[str], None] = lambda line: None,
+    stop: Stop = stop_all,
+) -> bool:
     """Stop all processes of the lab in this folder and remove the folder.
 
     Works on half-started labs and on ones whose record or whole folder is gone.
@@ -42,53 +77,12 @@ def take_down(folder: Path, *, keep_data: bool = False, progress: Callable[[str]
         except ConfigurationError:  # its processes are known by the folder, too
             record = None
         is_lab = (folder / "lab.json").exists()
-        stopped = stop_all(folder, record, kill=is_lab and not keep_data)
+        stopped = stop(folder, record, is_lab and not keep_data)
         if stopped:
             progress(f"Stopped {stopped} process{'es' * (stopped > 1)}")
         if is_lab and not keep_data:
             remove_folder(folder)
         return is_lab or stopped > 0
-
-
-def stop_all(folder: Path, record: LabRecord | None, *, kill: bool = False) -> int:
-    """Stop all processes of a lab: first the workers, which leave their group and their databases, then the servers.
-
-    :param kill: by SIGKILL, except for PostgreSQL, which has shared memory to give back.
-    :returns: how many there were.
-    :raises EosError: some do not end, not even by SIGKILL.
-    """
-    token = record.token if record else None
-    everything = own_processes(folder, token)
-    _stop_machines(folder, [process for process in everything if is_machine(process)], kill=kill)
-    brokers = _brokers(folder, record) if record else []
-    postgres = own_process(postgres_pid_file(folder), record.token) if record else None
-    _stop((process for process in everything if process not in (*brokers, postgres)), kill=kill)
-    if postgres is not None:
-        _ask_for_fast_shutdown(postgres)
-    _stop(brokers, kill=kill)
-    _stop([postgres] if postgres is not None else [])
-    left = own_processes(folder, token)
-    _stop(left)
-    left = [process for process in left if process.is_alive()]
-    if left:
-        raise EosError(
-            f"Processes {', '.join(str(process.pid) for process in left)} of the lab in {folder} do not end.",
-            remedy="Look at why the system cannot end them (uninterruptible disk access, another user).",
-        )
-    return len(everything)
-
-
-def _stop_machines(folder: Path, parts: Iterable[ProcessIdentity], *, kill: bool) -> None:
-    """Cut the machines' power, with which all that runs there ends; before, if there is time, the workers are stopped.
-
-    :param parts: the machines' own processes: what has started each, and its first one.
-    """
-    processes = list(parts)
-    if not kill:
-        with ThreadPoolExecutor(max_workers=len(processes) or 1) as pool:
-            list(pool.map(stop_workers, processes))
-    _stop(processes, kill=True)
-    remove_control_groups(folder)
 
 
 def _brokers(folder: Path, record: LabRecord) -> list[ProcessIdentity]:
@@ -104,7 +98,8 @@ def _ask_for_fast_shutdown(postgres: ProcessIdentity) -> None:
             os.kill(postgres.pid, signal.SIGINT)
 
 
-def _stop(processes: Iterable[ProcessIdentity], *, kill: bool = False) -> None:
+def stop_side_by_side(processes: Iterable[ProcessIdentity], *, kill: bool = False) -> None:
+    """Stop processes and return when they have ended."""
     waiting = list(processes)
     if waiting:
         with ThreadPoolExecutor(max_workers=len(waiting)) as pool:

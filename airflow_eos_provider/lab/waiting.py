@@ -17,9 +17,7 @@ from airflow_eos_provider.connect.rest import tls_context
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.issuer import Issuer
-from airflow_eos_provider.lab.postgres import Postgres
-from airflow_eos_provider.lab.startup_wait import Part, StartupLimits, wait_until_ready
+from airflow_eos_provider.lab.startup_wait import Starting, StartupLimits, wait_until_ready
 from airflow_eos_provider.processes import ProcessIdentity
 
 #: Alone a broker needs 2 s, a worker 3 s and PostgreSQL 0.3 s; the bounds are for machines that do much else.
@@ -29,6 +27,16 @@ GROUP_SECONDS = 180.0
 _POLL_SECONDS = 0.1
 
 
+def wait_for(name: str, ready: Callable[[], bool], process: ProcessIdentity, log: Path) -> None:
+    """Return when a part that was just started is ready.
+
+    :param name: as errors call it.
+    :raises EosError: it ended.
+    :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
+    """
+    wait_until_ready([Starting(name, process, log)], lambda: () if ready() else (name,), STARTUP_LIMITS)
+
+
 def wait_for_broker(broker: KafkaSettings, process: ProcessIdentity, log: Path) -> None:
     """Return when the broker answers and has registered itself.
 
@@ -36,7 +44,7 @@ def wait_for_broker(broker: KafkaSettings, process: ProcessIdentity, log: Path) 
     :raises EosError: it ended.
     :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
     """
-    _wait("The broker", lambda: broker_answers(broker), process, log)
+    wait_for("The broker", lambda: broker_answers(broker), process, log)
 
 
 def wait_for_worker(
@@ -50,36 +58,7 @@ def wait_for_worker(
     :raises EosError: it ended.
     :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
     """
-    _wait(f"The worker {url}", lambda: is_healthy(url, settings), process, log)
-
-
-def wait_for_machine(name: str, sshd: tuple[str, int], process: ProcessIdentity, log: Path) -> None:
-    """Return when the machine's sshd answers.
-
-    :param sshd: its address and port.
-    :param process: what keeps the machine on.
-    :raises EosError: it ended.
-    :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
-    """
-    _wait(f"The machine {name}", lambda: sshd_answers(*sshd), process, log)
-
-
-def wait_for_issuer(issuer: Issuer, process: ProcessIdentity) -> None:
-    """Return when the issuer of tokens shows its public key.
-
-    :raises EosError: it ended.
-    :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
-    """
-    _wait("The issuer of tokens", issuer.answers, process, issuer.log)
-
-
-def wait_for_postgres(postgres: Postgres, process: ProcessIdentity) -> None:
-    """Return when PostgreSQL takes connections.
-
-    :raises EosError: it ended.
-    :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
-    """
-    _wait("PostgreSQL", postgres.answers, process, postgres.log)
+    wait_for(f"The worker {url}", lambda: is_healthy(url, settings), process, log)
 
 
 def wait_for_group(kafka: KafkaSettings, group_id: str, members: int) -> None:
@@ -142,15 +121,6 @@ def _status(url: str, settings: RestSettings, timeout_seconds: float, path: str)
         connection.close()
 
 
-def sshd_answers(address: str, port: int) -> bool:
-    """Whether an SSH server says its version there."""
-    try:
-        with socket.create_connection((address, port), timeout=5) as connection:
-            return connection.recv(255).startswith(b"SSH-")  # all of its line, or it logs a reset
-    except OSError:
-        return False
-
-
 def broker_answers(broker: KafkaSettings) -> bool:
     """Whether the broker at this one address answers and has registered itself."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
@@ -162,7 +132,3 @@ def broker_answers(broker: KafkaSettings) -> bool:
         return any(one.port == int(port) for one in known)
     except (OSError, KafkaException):
         return False
-
-
-def _wait(name: str, ready: Callable[[], bool], process: ProcessIdentity, log: Path) -> None:
-    wait_until_ready([Part(name, process, log)], lambda: () if ready() else (name,), STARTUP_LIMITS)

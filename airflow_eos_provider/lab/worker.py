@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.lab.jars import DEFAULT_VERSION
 from airflow_eos_provider.lab.java import jvm_command
-from airflow_eos_provider.lab.security import Security
+from airflow_eos_provider.lab.part import Part, place_log_config, write_properties
+from airflow_eos_provider.lab.waiting import is_healthy
 
 #: A worker's program.
 MAIN_CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
@@ -21,7 +23,7 @@ HEAP_MEGABYTES = 448
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(Part):
     """One worker in a lab's folder.
 
     :param folder: the lab's folder.
@@ -30,7 +32,6 @@ class Worker:
     :param class_path: of Connect's jars.
     :param marker: the argument that marks the lab's processes.
     :param version: of Connect.
-    :param security: of a secured lab.
     """
 
     folder: Path
@@ -39,7 +40,6 @@ class Worker:
     class_path: str
     marker: str
     version: str = DEFAULT_VERSION
-    security: Security | None = None
 
     @property
     def name(self) -> str:
@@ -62,18 +62,25 @@ class Worker:
         return (self.port,)
 
     @property
-    def address(self) -> str:
-        """That its REST API listens on, and that it advertises."""
+    def host(self) -> str:
+        """The address that its REST API listens on and advertises."""
         return "127.0.0.1"
 
     @property
     def url(self) -> str:
-        return f"{'https' if self.security else 'http'}://{self.address}:{self.port}"
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def address(self) -> str:
+        return self.url
 
     @property
     def rest_settings(self) -> RestSettings:
         """How the lab itself calls the REST API."""
-        return self.security.rest_settings() if self.security else RestSettings()
+        return RestSettings()
+
+    def answers(self) -> bool:
+        return is_healthy(self.url, self.rest_settings)
 
     @property
     def log_config_name(self) -> str:
@@ -93,8 +100,18 @@ class Worker:
             heap_megabytes=HEAP_MEGABYTES,
             marker=self.marker,
             log_config=self.log_config,
-            options=self.security.worker_jvm_options if self.security else (),
+            options=self.jvm_options,
         )
+
+    @property
+    def jvm_options(self) -> Sequence[str]:
+        """Further options of its JVM."""
+        return ()
+
+    def prepare(self, properties: Mapping[str, str]) -> None:
+        """Write the properties file and the configuration of the logging."""
+        write_properties(self.config, properties)
+        place_log_config(self.log_config)
 
     def properties(
         self,
@@ -117,7 +134,7 @@ class Worker:
             "group.id": group_id,
             MODE_PROPERTY: mode.value,
             "listeners": self.url,
-            "rest.advertised.host.name": self.address,
+            "rest.advertised.host.name": self.host,
             "rest.advertised.port": str(self.port),
             "scheduled.rebalance.max.delay.ms": str(rebalance_delay_ms),
             "config.storage.topic": f"{group_id}-configs",
@@ -141,7 +158,7 @@ class Worker:
             properties["session.timeout.ms"] = str(session_timeout_ms)
             # A member learns of a rebalance by its heartbeat, so each rebalance and each gate of a roll waits for one.
             properties["heartbeat.interval.ms"] = str(min(3000, session_timeout_ms // 20))
-        return properties | (self.security.worker_properties(self.url) if self.security else {})
+        return properties
 
     def config_bytes(self) -> bytes:
         """The properties file as it is now.

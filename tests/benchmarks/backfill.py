@@ -26,9 +26,9 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.kafka.read.reader import scan_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from tests.benchmarks.result import Result
 from tests.connect_server import ConnectServer
+from tests.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 
 DAYS = 31
 PEER_DAYS = 3

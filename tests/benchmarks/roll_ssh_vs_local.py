@@ -15,12 +15,12 @@ from pathlib import Path
 from rich.console import Console
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.gate.expectation import Baseline
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.benchmarks.order_of_restarts import create_connectors, wait_until_whole
 from tests.benchmarks.result import Result
 from tests.benchmarks.roll_vs_by_hand import WORKER_SECONDS, roll
+from tests.lab.lab import TestLab, TestLabOptions
 
 #: There and back.
 ROLLS = (Mode.PREPARING, Mode.DISABLED)
@@ -30,8 +30,8 @@ def run(console: Console) -> list[Result]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         labs = {
-            "over SSH": LabOptions(name="over-ssh", mode=Mode.DISABLED, root=folder, machines=3),
-            "local": LabOptions(name="local", mode=Mode.DISABLED, root=folder, workers=3),
+            "over SSH": TestLabOptions(name="over-ssh", mode=Mode.DISABLED, root=folder, machines=3),
+            "local": TestLabOptions(name="local", mode=Mode.DISABLED, root=folder, workers=3),
         }
         up = {what: _lab(options, console, stack) for what, options in labs.items()}
         seconds: dict[str, list[float]] = {what: [] for what in up}
@@ -46,9 +46,9 @@ def run(console: Console) -> list[Result]:
     return [Result("roll_ssh_vs_local", ours, peer, "lower", "s", what)]
 
 
-def _lab(options: LabOptions, console: Console, stack: ExitStack) -> Lab:
+def _lab(options: TestLabOptions, console: Console, stack: ExitStack) -> TestLab:
     """A lab with connectors that run."""
-    lab = Lab.up(options, lambda line: console.print(f"  {line}", style="dim"))
+    lab = TestLab.up(options, lambda line: console.print(f"  {line}", style="dim"))
     stack.callback(lab.down)
     create_connectors(lab)
     with Observer(lab.cluster()) as observer:

@@ -20,14 +20,14 @@ from rich.console import Console
 from airflow_eos_provider.acls.tool_rules import READING, ToolFacts, tool_rules
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Resource
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.lab.broker import write_properties
-from airflow_eos_provider.lab.certificates import Authority
-from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.lab.security import Principal
+from airflow_eos_provider.lab.part import write_properties
 from tests.benchmarks.eos_command import run_eos
 from tests.benchmarks.fill import fill
 from tests.benchmarks.result import Result
 from tests.benchmarks.simulated_group import simulated_group
+from tests.lab.certificates import Authority
+from tests.lab.lab import TestLab, TestLabOptions
+from tests.lab.security import Principal
 
 GROUP, CONFIGS, OFFSETS = "simulated", "simulated-configs", "simulated-offsets"
 _OTHER_TOPICS = {"offset.storage.topic": OFFSETS, "status.storage.topic": "simulated-status"}
@@ -52,7 +52,7 @@ def run(console: Console) -> list[Result]:
 def _seconds(console: Console, *, secure: bool) -> float:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lab = Lab.up(LabOptions(name="status", workers=0, secure=secure, root=folder / "lab"))
+        lab = TestLab.up(TestLabOptions(name="status", workers=0, secure=secure, root=folder / "lab"))
         try:
             _fill(lab)
             tls, rest = _rest_tls(folder) if secure else (None, {})
@@ -90,7 +90,7 @@ def _rest_tls(folder: Path) -> tuple[ssl.SSLContext, dict[str, str]]:
     return context, {**_REST_LOGIN, **{name: str(path) for name, path in files.items()}}
 
 
-def _fill(lab: Lab) -> None:
+def _fill(lab: TestLab) -> None:
     lab.create_topic(CONFIGS, 1, {"cleanup.policy": "compact"})
     lab.create_topic(OFFSETS, 5, {"cleanup.policy": "compact"})
     fill(lab, CONFIGS, _configs())

@@ -13,10 +13,10 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.security import Principal
 from tests.browser.cluster_site import ClusterSite, cluster_site, rows
 from tests.browser.conftest import LONG, LONG_MS, Visit, axe
 from tests.chromium import need_chromium
+from tests.lab.security import Principal
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(1800)

@@ -42,7 +42,6 @@ from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import Reach, read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab import jars
-from airflow_eos_provider.lab import lab as lab_module
 from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ports import free_ports
@@ -102,7 +101,6 @@ def broker(
     try:
         jars.ensure_jars(options.connect_version)
         broker = Lab(options.folder, record).broker
-        shutil.copyfile(Path(lab_module.__file__).with_name("log4j2.xml"), options.folder / "log4j2.xml")
         broker.prepare()
         content = broker.config.read_bytes()
         for name, value in {**_BROKER, **getattr(request.module, "BROKER", {})}.items():

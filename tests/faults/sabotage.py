@@ -10,10 +10,10 @@ from typing import Any
 
 from airflow_eos_provider.connect.cluster.placement import SystemdUnit
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
-from airflow_eos_provider.lab.machine import Machine as LabMachine
 from airflow_eos_provider.rollout.hosts.choose import service_of
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
+from tests.lab.machine import Machine as LabMachine
 
 #: In the order in which one worker passes them.
 MOMENTS = ("edit", "edited", "permitted", "restarted")

@@ -30,11 +30,9 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.lab import jars
-from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.lab.record import LabRecord
-from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
 from airflow_eos_provider.transactions.look import partitions_of_all_topics
+from tests.lab.lab import TestLab, TestLabOptions, TestLabRecord, take_down
 
 _BROKER = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -52,7 +50,7 @@ _TRANSACTION_STATE = "__transaction_state"
 class Brokers:
     """Three brokers by their indexes, and what each of them is needed for."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: TestLab) -> None:
         self.lab = lab
         self.admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 2})
 
@@ -112,14 +110,14 @@ def java_hash(text: str) -> int:
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory, guard: Callable[[Path], None]) -> Iterator[Brokers]:
     """A lab of which only the brokers are started."""
-    options = LabOptions(name="three", brokers=3, workers=1, root=tmp_path_factory.mktemp("brokers"))
+    options = TestLabOptions(name="three", brokers=3, workers=1, root=tmp_path_factory.mktemp("brokers"))
     options.folder.mkdir(parents=True)
-    record = LabRecord.draw(options)
+    record = TestLabRecord.draw(options)
     record.write(options.folder)
     guard(options.folder)
     try:
         jars.ensure_jars(options.connect_version)
-        lab = Lab(options.folder, record)
+        lab = TestLab(options.folder, record)
         lab.prepare()
         for broker in lab.brokers:
             content = broker.config.read_bytes()

@@ -25,15 +25,15 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError, RolloutPausedError
 from airflow_eos_provider.kafka.read.reader import read_to_end
-from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.lab.machine import Machine
-from airflow_eos_provider.lab.machine_login import MachineLogin, known_host, public_key
-from airflow_eos_provider.lab.machine_sudoers import SUDOERS_FILE
+from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.waiting import is_healthy
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests import seen
 from tests.faults.sabotage import Sabotage, unit_of
+from tests.lab.lab import TestLabOptions
+from tests.lab.machine import Machine
+from tests.lab.machine_login import SUDOERS_FILE, MachineLogin, known_host, public_key
 from tests.waiting import until
 
 PROGRAM = Path(__file__).with_name("eos_at_a_moment.py")
@@ -111,7 +111,7 @@ def starts_of(machine: Machine, unit: str) -> int:
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
     """Three machines, and a file source."""
     lab = lab_factory(
-        LabOptions(
+        TestLabOptions(
             name="ssh-faults",
             machines=3,
             mode=Mode.DISABLED,

@@ -18,9 +18,9 @@ from confluent_kafka.admin import (
 )
 
 from airflow_eos_provider.lab.broker import Broker
-from airflow_eos_provider.lab.certificates import Authority
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.lab.token_issuer import TokenIssuer
+from tests.lab.certificates import Authority
+from tests.lab.token_issuer import TokenIssuer
 
 USER, PASSWORD = "operator", "0perat0r-pa55word"
 STORE_PASSWORD = "st0re-pa55word"

@@ -30,11 +30,11 @@ from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.java_client import from_java
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.certificates import Authority
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.token_issuer import TokenIssuer
 from tests.integration import secured_listeners
 from tests.integration.secured_listeners import PASSWORD, SESSION_MS, STORE_PASSWORD, USER, SecuredListeners
+from tests.lab.certificates import Authority
+from tests.lab.token_issuer import TokenIssuer
 from tests.waiting import until
 
 CLIENT_SECRET = "cl1ent-5ecret-0f-tokens"

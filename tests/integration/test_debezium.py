@@ -16,9 +16,9 @@ from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.demo.oracle import Comparison, Expected, compare, drain, expected_from_values
-from airflow_eos_provider.lab.jars import ensure_jars
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import USER, Postgres
+from tests.lab.jars import jars_of
 from tests.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ ROWS_AT_FIRST = 500
 def lab(lab_factory: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Lab:
     # Each folder in a plugin path is one plugin.
     plugins = tmp_path_factory.mktemp("plugins")
-    (plugins / "debezium").symlink_to(ensure_jars(PLUGIN), target_is_directory=True)
+    (plugins / "debezium").symlink_to(jars_of(PLUGIN), target_is_directory=True)
     return lab_factory(
         name="debezium",
         mode=Mode.DISABLED,

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.machine_login import MachineLogin
+from tests.lab.machine_login import MachineLogin
 
 SUDOERS = "/etc/sudoers.d/eos"
 

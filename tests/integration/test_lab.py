@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -18,21 +17,20 @@ import httpx
 import psutil
 import pytest
 
-from airflow_eos_provider.connect.cluster.description import ConnectCluster, RestSettings
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.properties import parse
-from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import TopicDescription, Topics
-from airflow_eos_provider.lab import lab as lab_module
-from airflow_eos_provider.lab.broker import BOOTSTRAP_CHECKPOINT, Broker, write_properties
+from airflow_eos_provider.lab.broker import BOOTSTRAP_CHECKPOINT, Broker
 from airflow_eos_provider.lab.broker import MAIN_CLASS as BROKER
 from airflow_eos_provider.lab.class_data import ensure_archives
 from airflow_eos_provider.lab.jars import DEFAULT_VERSION, JarLock, class_path, ensure_jars, jar_folder, place
 from airflow_eos_provider.lab.java import class_data_archive
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
+from airflow_eos_provider.lab.part import write_properties
 from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.lab.teardown import take_down
 from tests.forked import FORKS
@@ -100,8 +98,7 @@ def test_a_lab_without_workers_is_brokers_only_and_its_jvm_takes_its_classes_fro
     lab = Lab.up(LabOptions(root=root, workers=0))
     assert lab.summary()["cluster_file"] is None
     assert QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=180).brokers
-    broker = lab.broker_process()
-    assert broker is not None
+    (broker,) = lab.status().processes
     archive = class_data_archive(BROKER, class_path(jar_folder(DEFAULT_VERSION)))
     assert str(archive) in Path(f"/proc/{broker.pid}/maps").read_text()
     lab.down()
@@ -160,38 +157,7 @@ def test_the_cluster_file_describes_the_workers_that_run(lab: Lab) -> None:
         assert process.command_line() == list(worker.start)
 
 
-def test_a_workers_log_dates_the_block_that_tells_its_mode(lab: Lab) -> None:
-    log = lab.workers[0].log.read_text()
-    block = re.search(r"^\[(\S+ \S+)\] INFO DistributedConfig values: *\n((?:\t.*\n)+)", log, re.MULTILINE)
-    assert block is not None
-    assert "\texactly.once.source.support = disabled\n" in block.group(2)
-    began = time.mktime(time.strptime(block.group(1), "%Y-%m-%d %H:%M:%S,%f"))
-    process = lab.worker_process(0)
-    assert process is not None
-    assert 0 <= began - int(process.started_at) < 60
-
-
-def test_the_workers_form_one_group_and_run_a_connector(lab: Lab, tmp_path: Path) -> None:
-    source = tmp_path / "lines.txt"
-    source.write_text("one\n")
-    lab.create_topic("lines", 2)
-    config = {"connector.class": "FileStreamSource", "file": str(source), "topic": "lines"}
-    for url in lab.connect_urls:  # either worker takes it, and passes it on if the other one leads
-        with ConnectRest(url, RestSettings(timeout_seconds=60), retry_seconds=60) as rest:  # 409 in a rebalance
-            rest.put_config("lines", config)
-    with ConnectRest(lab.connect_urls[0], RestSettings(timeout_seconds=60)) as rest:
-        plugins = {plugin.plugin_class for plugin in rest.plugins()}
-    assert "org.apache.kafka.connect.mirror.MirrorSourceConnector" in plugins
-    assert not any("integration" in plugin for plugin in plugins), "Connect's own tests were not asked for"
-
-
-def test_a_topic_that_is_there_already_is_an_error(lab: Lab) -> None:
-    lab.create_topic("twice")
-    with pytest.raises(EosError, match="twice"):
-        lab.create_topic("twice")
-
-
-def test_a_topic_is_known_once_it_is_made(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_is_known_once_it_is_made(lab: Lab) -> None:
     """A broker that hears of it late is a mock, since a real one does so at moments of its own."""
     late = iter([False, False])
 
@@ -199,8 +165,7 @@ def test_a_topic_is_known_once_it_is_made(lab: Lab, monkeypatch: pytest.MonkeyPa
         def describe(self, names: Sequence[str]) -> dict[str, TopicDescription]:
             return super().describe(names) if next(late, True) else {}
 
-    monkeypatch.setattr(lab_module, "Topics", Late)
-    lab.create_topic("news")
+    assert Late(lab.kafka).create("news", 1, {}, replicas=1)
     assert next(late, None) is None
 
 
@@ -216,17 +181,12 @@ def test_a_lab_is_not_changed_to_other_options_behind_ones_back(home: Path, lab:
     assert pids(lab) == before
 
 
-def test_status_tells_the_processes_and_ends_with_0_while_all_is_well(home: Path, lab: Lab) -> None:
+def test_a_killed_worker_is_told_by_status_and_started_again_by_up(home: Path, lab: Lab) -> None:
+    before = pids(lab)
     reported = json.loads(eos_lab("status", "--json", cwd=home))
     assert reported["healthy"]
     assert [process["name"] for process in reported["processes"]] == ["broker", "postgres", "w1", "w2"]
     assert {process["mode_in_file"] for process in reported["processes"][2:]} == {"disabled"}
-    shown = eos_lab("status", cwd=home)
-    assert all(f"{process['pid']}" in shown for process in reported["processes"])
-
-
-def test_a_killed_worker_is_told_by_status_and_started_again_by_up(home: Path, lab: Lab) -> None:
-    before = pids(lab)
     lab.stop_worker(1, kill=True)
     reported = json.loads(eos_lab("status", "--json", cwd=home, code=1))
     assert [process["alive"] for process in reported["processes"]] == [True, True, True, False]
@@ -236,34 +196,55 @@ def test_a_killed_worker_is_told_by_status_and_started_again_by_up(home: Path, l
     assert after["w2"] not in (None, before["w2"])
 
 
-def test_a_worker_that_does_not_start_shows_the_end_of_its_log(lab: Lab) -> None:
-    lab.stop_worker(1)
-    good = lab.workers[1].config.read_bytes()
-    try:
-        lab.workers[1].config.write_bytes(good + b"exactly.once.source.support=perhaps\n")
-        with pytest.raises(EosError, match=r"ended while it started[\s\S]*Invalid value perhaps"):
-            lab.start_worker(1)
-    finally:
-        lab.workers[1].config.write_bytes(good)
-        lab.start_worker(1)
+def test_another_lab_of_an_older_connect_runs_beside_it_and_neither_touches_the_other(home: Path, lab: Lab) -> None:
+    before = pids(lab)
+    reported = json.loads(eos_lab("up", "--name", "other", "--workers", "1", "--connect-version", "3.9.2", cwd=home))
+    assert reported["group_id"] != lab.group_id
+    (url,) = reported["connect_urls"]
+    assert httpx.get(url, timeout=180).json()["version"] == "3.9.2"
+    assert pids(lab) == before
+    eos_lab("down", "--name", "other", cwd=home)
+    other = home / ".eos/lab/other"
+    assert marked(other) == []
+    assert not other.exists()
+    assert pids(lab) == before
 
 
-@pytest.mark.parametrize("moment", ["lab.json", "w1.pid"])
-def test_what_a_killed_up_left_behind_is_gone_after_down(moment: str, root: Path) -> None:
+def test_down_keeps_the_data_for_the_next_up_if_asked_to(home: Path, lab: Lab) -> None:
+    lab.create_topic("kept")
+    with pytest.raises(EosError, match="kept"):
+        lab.create_topic("kept")
+    eos_lab("down", "--keep-data", cwd=home)
+    assert marked(lab.root) == []
+    assert eos_lab("up", cwd=home) == (home / "line").read_text()
+    assert "kept" in QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=180).topics
+
+
+def test_what_an_up_left_that_was_killed_early_is_gone_after_down(root: Path) -> None:
     folder = root / "default"
-    kill_up_when(lambda: (folder / moment).exists(), root)
+    kill_up_when(lambda: (folder / "postgres.pid").exists(), root)
+    assert marked(folder), "the test kills too late or too early: nothing was left behind"
     eos_lab("down", "--dir", str(root), cwd=root)
     assert marked(folder) == []
     assert not folder.exists()
 
 
-def test_processes_are_found_when_the_folder_was_removed_under_them(root: Path) -> None:
+def test_after_an_up_that_was_killed_late_two_at_once_make_one_lab(root: Path) -> None:
     folder = root / "default"
-    kill_up_when(lambda: (folder / "broker.pid").exists(), root)
-    assert marked(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    kill_up_when(lambda: (folder / "w1.pid").exists(), root)
+    left = marked(folder)
+    assert left, "the test kills too late or too early: nothing was left behind"
+
+    command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", "--workers", "1", "--dir", str(root)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    first, second = (process.communicate(timeout=COMMAND_SECONDS)[0] for process in both)
+    assert first == second != ""
+    assert len(marked(folder)) == 2
+    assert not set(left) & set(marked(folder))
+
     eos_lab("down", "--dir", str(root), cwd=root)
     assert marked(folder) == []
+    assert [entry.name for entry in root.iterdir()] == [".default.lock"]
 
 
 def kill_up_when(reached: Callable[[], bool], root: Path) -> None:

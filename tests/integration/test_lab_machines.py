@@ -12,16 +12,15 @@ import psutil
 import pytest
 
 from airflow_eos_provider.connect.cluster.placement import SystemdUnit
-from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.lab.machine import control_group
-from airflow_eos_provider.lab.machine_login import MachineLogin, known_host
 from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
-from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.lab.waiting import is_healthy
 from airflow_eos_provider.rollout.hosts.choose import service_of
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.readiness import check_all, check_worker
 from airflow_eos_provider.verdict import Verdict
+from tests.lab.lab import TestLab, TestLabOptions, take_down
+from tests.lab.machine import control_group
+from tests.lab.machine_login import MachineLogin
 from tests.waiting import until
 
 HOUR = 3600
@@ -30,9 +29,9 @@ Guard = Callable[[Path], None]
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Iterator[Lab]:
+def lab(lab_factory: Callable[..., TestLab]) -> Iterator[TestLab]:
     """Two machines, of which the second has a clock that is an hour ahead; nothing is left of them at the end."""
-    lab = lab_factory(LabOptions(name="machines", machines=2, clock_offsets={"connect-2": HOUR}))
+    lab = lab_factory(TestLabOptions(name="machines", machines=2, clock_offsets={"connect-2": HOUR}))
     assert left_of(lab.root)
     yield lab
     lab.down()
@@ -40,9 +39,9 @@ def lab(lab_factory: Callable[..., Lab]) -> Iterator[Lab]:
     assert not lab.root.exists()
 
 
-def ssh(lab: Lab, name: str, *words: str, config: Path | None = None) -> subprocess.CompletedProcess[str]:
+def ssh(lab: TestLab, name: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command by OpenSSH's own client with the lab's configuration."""
-    command = ["ssh", "-F", str(config or MachineLogin(lab.root).config), "-o", "BatchMode=yes", name, *words]
+    command = ["ssh", "-F", str(MachineLogin(lab.root).config), "-o", "BatchMode=yes", name, *words]
     return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=180, check=False)
 
 
@@ -63,7 +62,7 @@ def left_of(folder: Path) -> list[str]:
     return found + [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{groups}*")]
 
 
-def test_a_machine_has_a_root_processes_and_a_name_of_its_own(lab: Lab) -> None:
+def test_a_machine_has_a_root_processes_and_a_name_of_its_own(lab: TestLab) -> None:
     first, second = lab.machines
     assert [first.output(["hostname"]), second.output(["hostname"])] == ["connect-1", "connect-2"]
     assert first.output(["systemctl", "is-system-running"]) == "running"
@@ -75,19 +74,19 @@ def test_a_machine_has_a_root_processes_and_a_name_of_its_own(lab: Lab) -> None:
     assert second.run(["test", "-e", "/etc/only-there"], check=False).returncode == 1
 
 
-def test_what_runs_there_changes_no_setting_of_the_kernel(lab: Lab) -> None:
+def test_what_runs_there_changes_no_setting_of_the_kernel(lab: TestLab) -> None:
     same = 'found=$(cat "$1") && echo "$found" >"$1"'
     for setting in ("fs/file-max", "net/unix/max_dgram_qlen", "kernel/core_pattern"):
         refused = lab.machines[0].run(["sh", "-c", same, "sh", f"/proc/sys/{setting}"], check=False)
         assert b"Read-only file system" in refused.stderr
 
 
-def test_openssh_logs_in_with_the_labs_files(lab: Lab) -> None:
+def test_openssh_logs_in_with_the_labs_files(lab: TestLab) -> None:
     for machine in lab.machines:
         assert ssh(lab, machine.name, "hostname; id -un").stdout.split() == [machine.name, "eos"]
 
 
-def test_the_login_may_do_what_a_roll_needs_and_no_more(lab: Lab) -> None:
+def test_the_login_may_do_what_a_roll_needs_and_no_more(lab: TestLab) -> None:
     assert ssh(lab, "connect-1", "cat", str(lab.cluster().workers[0].config)).returncode == 1
     assert ssh(lab, "connect-1", "sudo", "-n", "systemctl", "reset-failed", "kafka-connect@1.service").returncode == 0
     for words in (["systemctl", "reset-failed", "ssh.service"], ["systemctl", "stop", "kafka-connect@1"], ["true"]):
@@ -97,23 +96,7 @@ def test_the_login_may_do_what_a_roll_needs_and_no_more(lab: Lab) -> None:
     assert checks
 
 
-def test_a_machine_with_another_host_key_is_refused(lab: Lab, tmp_path: Path) -> None:
-    first, second = lab.machines
-    of_another = known_host(second).replace(
-        f"[{second.address}]:{second.ssh_port}", f"[{first.address}]:{first.ssh_port}"
-    )
-    known_hosts = tmp_path / "known_hosts"
-    known_hosts.write_text(of_another, encoding="ascii")
-    login = MachineLogin(lab.root)
-    config = tmp_path / "config"
-    text = login.config.read_text(encoding="utf-8").replace(str(login.known_hosts), str(known_hosts))
-    config.write_text(text, encoding="utf-8")
-    answer = ssh(lab, first.name, "true", config=config)
-    assert answer.returncode == 255
-    assert "Host key verification failed" in answer.stderr
-
-
-def test_the_cluster_file_says_where_the_workers_are(lab: Lab) -> None:
+def test_the_cluster_file_says_where_the_workers_are(lab: TestLab) -> None:
     workers = lab.cluster().workers
     assert [worker.url for worker in workers] == lab.connect_urls
     assert [worker.service for worker in workers] == [
@@ -123,7 +106,7 @@ def test_the_cluster_file_says_where_the_workers_are(lab: Lab) -> None:
     assert lab.machines[0].run(["stat", "-c", "%U %a", str(workers[0].config)]).stdout == b"kafka 640\n"
 
 
-def test_status_shows_the_machines_and_their_workers(lab: Lab) -> None:
+def test_status_shows_the_machines_and_their_workers(lab: TestLab) -> None:
     status = lab.status()
     assert status.healthy
     assert [process.name for process in status.processes] == ["broker", "connect-1", "connect-2", "w1", "w2"]
@@ -133,11 +116,11 @@ def test_status_shows_the_machines_and_their_workers(lab: Lab) -> None:
     assert status.processes[1].address == f"127.0.0.2:{first.ssh_port}"
 
 
-def shown(lab: Lab, name: str) -> str:
+def shown(lab: TestLab, name: str) -> str:
     return lab.machines[0].output(["systemctl", "show", "-P", name, "kafka-connect@1.service"])
 
 
-def test_a_killed_worker_is_started_anew_by_systemd_and_a_stopped_one_stays_down(lab: Lab) -> None:
+def test_a_killed_worker_is_started_anew_by_systemd_and_a_stopped_one_stays_down(lab: TestLab) -> None:
     before = shown(lab, "InvocationID")
     process = lab.worker_process(0)
     assert process is not None
@@ -150,7 +133,7 @@ def test_a_killed_worker_is_started_anew_by_systemd_and_a_stopped_one_stays_down
     assert is_healthy(lab.connect_urls[0])
 
 
-def test_a_worker_writes_the_journal_which_who_logs_in_reads_by_sudo(lab: Lab) -> None:
+def test_a_worker_writes_the_journal_which_who_logs_in_reads_by_sudo(lab: TestLab) -> None:
     worker = lab.cluster().workers[0]
     assert worker.machine is not None
     words = service_of(machine_of(worker.machine), worker).log_commands[0].words
@@ -158,7 +141,7 @@ def test_a_worker_writes_the_journal_which_who_logs_in_reads_by_sudo(lab: Lab) -
     assert "DistributedConfig values:" not in ssh(lab, "connect-1", *words).stdout
 
 
-def test_files_and_units_come_back_with_the_power(lab: Lab) -> None:
+def test_files_and_units_come_back_with_the_power(lab: TestLab) -> None:
     machine = lab.machines[0]
     boot = machine.output(["cat", "/proc/sys/kernel/random/boot_id"])
     machine.run(["sh", "-c", "echo '# kept' >>/etc/kafka/connect-1.properties"])
@@ -176,7 +159,7 @@ def test_files_and_units_come_back_with_the_power(lab: Lab) -> None:
     until(lambda: is_healthy(lab.connect_urls[0]), "the worker of the machine that is on again", seconds=120)
 
 
-def test_a_clock_is_ahead_for_logins_sudo_and_units(lab: Lab) -> None:
+def test_a_clock_is_ahead_for_logins_sudo_and_units(lab: TestLab) -> None:
     for machine, expected in zip(lab.machines, (0, HOUR), strict=True):
         login = ssh(lab, machine.name, "date", "+%s").stdout
         by_sudo = machine.output(["sudo", "-u", "kafka", "date", "+%s"])
@@ -186,7 +169,7 @@ def test_a_clock_is_ahead_for_logins_sudo_and_units(lab: Lab) -> None:
     assert "faketime" in lab.machines[1].output(["grep", "-m1", "faketime", f"/proc/{pid}/maps"])
 
 
-def test_a_full_disk_takes_nothing_more_and_is_put_back(lab: Lab) -> None:
+def test_a_full_disk_takes_nothing_more_and_is_put_back(lab: TestLab) -> None:
     machine = lab.machines[0]
     before = machine.read("/etc/kafka/connect-1.properties")
     with machine.full_disk():
@@ -213,7 +196,7 @@ def folder(tmp_path: Path, guard: Guard, machines: None) -> Iterator[Path]:
 
 
 def test_a_start_that_is_killed_leaves_nothing_that_down_does_not_find(folder: Path) -> None:
-    command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", "--machines", "1", "--dir", str(folder.parent)]
+    command = [sys.executable, "-m", "tests.lab", "up", "--machines", "1", "--dir", str(folder.parent)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as start:
         until(lambda: any("/systemd --system" in line for line in left_of(folder)), "a machine that boots", seconds=120)
         start.kill()

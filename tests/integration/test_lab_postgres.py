@@ -19,7 +19,6 @@ from airflow_eos_provider.lab.ownership import marker, own_processes, strays
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.lab.unprivileged import unprivileged
-from airflow_eos_provider.lab.waiting import wait_for_postgres
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 
 SECONDS = 600
@@ -32,14 +31,13 @@ import psutil
 from airflow_eos_provider.lab.ownership import marker, own_process
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.postgres import Postgres
-from airflow_eos_provider.lab.waiting import wait_for_postgres
 from airflow_eos_provider.processes import spawn
 folder = Path(sys.argv[1])
 server = Postgres(folder, *free_ports(1), marker=marker(folder, "life"))
 server.prepare()
 process = spawn(server.start_command, log=server.log, pid_file=server.pid_file, cwd=folder)
 try:
-    wait_for_postgres(server, process)
+    server.wait(process)
     assert own_process(server.pid_file, "life") == process
     print(server.run("SELECT 6 * 7")[0][0], psutil.Process(process.pid).uids().effective, os.geteuid())
 finally:
@@ -85,7 +83,7 @@ def server(closed_folder: Path) -> Iterator[tuple[Postgres, ProcessIdentity]]:
     server.prepare()
     process = spawn(server.start_command, log=server.log, pid_file=server.pid_file, cwd=closed_folder)
     try:
-        wait_for_postgres(server, process)
+        server.wait(process)
         yield server, process
     finally:
         process.stop(kill=True)
@@ -142,7 +140,7 @@ def test_killed_it_leaves_no_process_and_starts_again_with_its_data(
     postgres.prepare()
     again = spawn(postgres.start_command, log=postgres.log, pid_file=postgres.pid_file, cwd=closed_folder)
     try:
-        wait_for_postgres(postgres, again)
+        postgres.wait(again)
         assert postgres.run("SELECT count(*) FROM kept") == [(0,)]
     finally:
         again.stop(kill=True)

@@ -36,8 +36,8 @@ from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end, scan_to_end
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.broker import write_properties
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.part import write_properties
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.processes import identify, spawn
 from airflow_eos_provider.rollout.check import Verdict

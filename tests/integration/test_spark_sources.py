@@ -27,11 +27,11 @@ from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.lab.jars import ensure_jars
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
 from tests.integration import source_jobs
 from tests.integration.interval_target import DAY, Target, day
+from tests.lab.jars import jars_of
 from tests.secret_search import Found, search_files, search_topics
 from tests.spark_session import add_jars
 
@@ -51,7 +51,7 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
 
 @pytest.fixture(scope="module")
 def jars() -> list[Path]:
-    return sorted(ensure_jars("spark-sources-4.2.0").glob("*.jar"))
+    return sorted(jars_of("spark-sources-4.2.0").glob("*.jar"))
 
 
 @pytest.fixture(scope="module")

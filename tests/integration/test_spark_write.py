@@ -42,8 +42,8 @@ from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.spark_class_data import spark_jvm_options
 from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day, jobs, misplaced
+from tests.lab.spark_class_data import spark_jvm_options
 from tests.waiting import until
 
 

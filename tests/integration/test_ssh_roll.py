@@ -25,12 +25,13 @@ from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState, StepStatus
 from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, database_name, wait_for_dag
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
-from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.lab.machine import Machine
-from airflow_eos_provider.lab.machine_login import MachineLogin, public_key
-from airflow_eos_provider.lab.machine_root import LOGIN_USER
-from airflow_eos_provider.lab.machine_worker import MachineWorker
+from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
+from tests.lab.lab import TestLabOptions
+from tests.lab.machine import Machine
+from tests.lab.machine_login import MachineLogin, public_key
+from tests.lab.machine_root import LOGIN_USER
+from tests.lab.machine_worker import MachineWorker
 from tests.secret_search import CommandLines, Found, search_database, search_files, search_topics
 from tests.seen import modes
 from tests.system.components import has_heard_of_the_end, tries
@@ -52,9 +53,11 @@ SHORT_LEASE = ("--stop-grace", "5", "--lease-seconds", "50")
 
 
 @pytest.fixture(scope="module")
-def lab(machines: None, lab_factory: Callable[[LabOptions], Lab]) -> Lab:
+def lab(machines: None, lab_factory: Callable[..., Lab]) -> Lab:
     return lab_factory(
-        LabOptions(name="ssh-roll", machines=3, mode=Mode.DISABLED, rebalance_delay_ms=1000, session_timeout_ms=6000)
+        TestLabOptions(
+            name="ssh-roll", machines=3, mode=Mode.DISABLED, rebalance_delay_ms=1000, session_timeout_ms=6000
+        )
     )
 
 
@@ -123,7 +126,7 @@ def connections(lab: Lab) -> Iterator[dict[str, object]]:
         yield {
             "connection_id": conn_id,
             "conn_type": "ssh",
-            "host": machine.address,
+            "host": machine.host,
             "port": machine.ssh_port,
             "login": LOGIN_USER,
             "extra": json.dumps(login),

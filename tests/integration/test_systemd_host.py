@@ -25,9 +25,6 @@ from airflow_eos_provider.connect.cluster.placement import MachineDescription, P
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Observed, judge
 from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
-from airflow_eos_provider.lab.machine import Machine, remove_control_groups
-from airflow_eos_provider.lab.machine_login import MachineLogin, public_key
-from airflow_eos_provider.lab.machine_root import Root
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.hosts.host import NotRestartedError, RestartPendingError, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
@@ -36,7 +33,10 @@ from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEven
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from tests.integration import systemd_worker
-from tests.machines import need_machines
+from tests.lab.machine import Machine, remove_control_groups
+from tests.lab.machine_login import MachineLogin, public_key
+from tests.lab.machine_needs import need_machines
+from tests.lab.machine_root import Root
 from tests.waiting import until
 
 CONFIG = "/etc/kafka/connect.properties"
@@ -103,9 +103,9 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
     machine.prepare(
         Root(
             name=machine.name,
-            address=machine.address,
+            address=machine.host,
             ssh_port=machine.ssh_port,
-            hosts={machine.name: machine.address},
+            hosts={machine.name: machine.host},
             public_key=public_key(login.key),
             host_key=(machine.host_key.read_text(encoding="ascii"), public_key(machine.host_key)),
         )

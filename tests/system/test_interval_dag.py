@@ -25,8 +25,8 @@ from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_fo
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
-from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from tests.broker_only import describe
+from tests.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from tests.system.components import copy_with_early_retries, ended, succeeded, tries, tries_lost
 from tests.system.task_killer import TaskKiller
 from tests.waiting import API_PAUSE_SECONDS, until

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive
+from tests.lab.spark_class_data import ensure_spark_archive
 from tests.spark_cluster import jvm_properties
 from tests.spark_session import spark_session
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_eos_provider.lab.certificates import Authority, Identity
+from tests.lab.certificates import Authority, Identity
 
 PASSWORD = "store-password"
 

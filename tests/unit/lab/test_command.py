@@ -14,7 +14,6 @@ from airflow_eos_provider.terminal import DataConsole
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["up", "--secure", "--connect-version", "3.9.2"], "4.3.1, the only version"),
         (["up", "--brokers", "2"], "2 brokers"),
         (["up", "--connect-version", "2.8.0"], "no locked jars of Kafka 2.8.0"),
         (["up", "--workers", "-1"], "-1 workers"),

@@ -11,6 +11,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, Unreachabl
 from airflow_eos_provider.lab import jars
 from airflow_eos_provider.lab.ivy import Artifact, ivy_jar
 from airflow_eos_provider.lab.jars import JarLock, ensure_jars, place
+from tests.lab.jars import EXTRAS, MODULES, ROOTS, file_of, lock_of, text_of
 
 VERSION = "4.3.1"
 ONE = Artifact("org.example", "one", "1.0")
@@ -42,22 +43,21 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> dict[Artifact, bytes]:
     return content
 
 
-@pytest.mark.parametrize("version", [*jars.ROOTS, *jars.PLUGINS, *jars.CLUSTERS, *jars.SOURCES])
-def test_the_committed_lock_holds_every_module_that_the_lab_asks_for(version: str) -> None:
-    locked = JarLock.of(version)
-    modules = {**jars.ROOTS, **jars.PLUGINS, **jars.CLUSTERS, **jars.SOURCES}[version]
-    assert {*modules, *jars.EXTRAS.get(version, ())} <= {str(jar) for jar in locked.digests}
+@pytest.mark.parametrize("name", MODULES)
+def test_the_committed_lock_holds_every_module_and_is_written_as_the_lock_command_writes_it(name: str) -> None:
+    locked = lock_of(name)
+    assert {*MODULES[name], *EXTRAS.get(name, ())} <= {str(jar) for jar in locked.digests}
     assert all(len(digest) == 64 and int(digest, 16) for digest in locked.digests.values())
+    assert file_of(name).read_text(encoding="utf-8") == text_of(name, locked)
+
+
+def test_the_lab_has_each_version_that_is_locked() -> None:
+    assert list(ROOTS) == list(jars.VERSIONS)
 
 
 def test_no_two_locked_jars_share_a_file() -> None:
     locked = JarLock.of(VERSION)
     assert len({place(Path(), jar) for jar in locked.digests}) == len(locked.digests) > 90
-
-
-@pytest.mark.parametrize("version", [*jars.ROOTS, *jars.PLUGINS, *jars.CLUSTERS, *jars.SOURCES])
-def test_the_committed_lock_is_written_as_the_lock_command_writes_it(version: str) -> None:
-    assert jars.lock_file(version).read_text(encoding="utf-8") == JarLock.of(version).text()
 
 
 def test_a_version_without_a_lock_is_refused_by_name() -> None:

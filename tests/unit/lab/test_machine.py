@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.lab import machine_needs
-from airflow_eos_provider.lab.machine import Machine, control_group
-from airflow_eos_provider.lab.machine_login import MachineLogin, known_host
-from airflow_eos_provider.lab.machine_root import PASSWD, Layer, Root, accounts, clock_environment, with_accounts
-from airflow_eos_provider.lab.machine_worker import MachineWorker
-from airflow_eos_provider.lab.record import LabOptions, LabRecord
-from tests.machines import LEAVE_OUT, need_machines
+from airflow_eos_provider.lab.record import LabRecord
+from tests.lab import machine_needs
+from tests.lab.lab import TestLabOptions, TestLabRecord
+from tests.lab.machine import Machine, control_group
+from tests.lab.machine_login import MachineLogin, known_host
+from tests.lab.machine_needs import LEAVE_OUT, need_machines
+from tests.lab.machine_root import PASSWD, Layer, Root, accounts, clock_environment, with_accounts
+from tests.lab.machine_worker import MachineWorker
 
 PASSWORDS = (
     "root:x:0:0:root:/root:/bin/bash\nsshd:x:104:65534::/run/sshd:/usr/sbin/nologin\neos:x:2000:2000::/old:/bin/zsh\n"
@@ -32,7 +33,7 @@ def nothing_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_machine_has_an_address_and_a_name_of_its_own(machine: Machine) -> None:
-    assert (machine.name, machine.address) == ("connect-2", "127.0.0.3")
+    assert (machine.name, machine.host) == ("connect-2", "127.0.0.3")
 
 
 def test_the_labs_marker_stands_in_the_start_command_in_a_form_that_systemd_ignores(machine: Machine) -> None:
@@ -102,9 +103,9 @@ def test_a_wrong_clock_is_ahead_and_the_time_since_the_boot_stays() -> None:
 
 
 def test_there_are_as_many_workers_as_machines_unless_more_are_asked_for() -> None:
-    assert LabOptions().workers == 3
-    assert LabOptions(machines=2).workers == 2
-    assert LabOptions(machines=2, workers=3).workers == 3
+    assert TestLabOptions().workers == 3
+    assert TestLabOptions(machines=2).workers == 2
+    assert TestLabOptions(machines=2, workers=3).workers == 3
 
 
 @pytest.mark.parametrize(
@@ -113,20 +114,29 @@ def test_there_are_as_many_workers_as_machines_unless_more_are_asked_for() -> No
         ({"machines": 2, "workers": 1}, "2 machines for 1 workers"),
         ({"machines": -1}, "-1 machines"),
         ({"machines": 1, "secure": True}, "secured lab with machines"),
+        ({"secure": True, "connect_version": "3.9.2"}, "version 3.9.2"),
         ({"machines": 1, "clock_offsets": {"connect-2": 1}}, "clock of connect-2"),
     ],
 )
 def test_machines_that_cannot_be_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        LabOptions(**options)  # type: ignore[arg-type]
+        TestLabOptions(**options)  # type: ignore[arg-type]
 
 
-def test_a_record_keeps_the_machines(tmp_path: Path) -> None:
-    record = LabRecord.draw(LabOptions(machines=2, workers=3, clock_offsets={"connect-2": 3600}))
-    record.write(tmp_path)
-    assert LabRecord.read(tmp_path) == record
-    assert (len(record.worker_ports), len(record.machine_ports)) == (3, 2)
-    assert set(record.worker_ports).isdisjoint(record.machine_ports)
+def test_a_record_keeps_machines_and_secured_ports_and_the_product_reads_the_rest(tmp_path: Path) -> None:
+    for options in (
+        TestLabOptions(machines=2, workers=3, clock_offsets={"connect-2": 3600}),
+        TestLabOptions(secure=True, brokers=3),
+    ):
+        record = TestLabRecord.draw(options)
+        record.write(tmp_path)
+        assert TestLabRecord.read(tmp_path) == record
+        ports = [*record.worker_ports, *record.machine_ports, *sum(record.broker_ports, ())]
+        ports += [*{port for each in record.secured_ports for port in each}]
+        assert len(set(ports)) == len(ports) == (2 + 3 + 2 if options.machines else 3 + 6 + 7)
+        plain = LabRecord.read(tmp_path)
+        assert plain is not None
+        assert (plain.token, plain.worker_ports) == (record.token, record.worker_ports)
 
 
 def test_where_a_program_is_missing_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +170,7 @@ def test_a_wrong_clock_wants_libfaketime(monkeypatch: pytest.MonkeyPatch, nothin
 
 
 def test_a_test_without_its_machines_is_not_run_and_in_ci_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.machines.missing", lambda: ("Not installed: systemd.",))
+    monkeypatch.setattr("tests.lab.machine_needs.missing", lambda: ("Not installed: systemd.",))
     with pytest.raises(pytest.skip.Exception, match="not run: Not installed: systemd"):
         need_machines({})
     with pytest.raises(pytest.fail.Exception, match="not run: Not installed: systemd"):
@@ -170,7 +180,7 @@ def test_a_test_without_its_machines_is_not_run_and_in_ci_has_failed(monkeypatch
 
 
 def test_a_test_whose_machines_can_be_is_run_unless_they_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.machines.missing", lambda: ())
+    monkeypatch.setattr("tests.lab.machine_needs.missing", lambda: ())
     need_machines({"CI": "true"})
     with pytest.raises(pytest.skip.Exception, match="EOS_NO_MACHINES"):
         need_machines({LEAVE_OUT: "1"})

@@ -17,7 +17,6 @@ RECORD = LabRecord(
     broker_port=1,
     controller_port=2,
     worker_ports=(3, 4),
-    unlisted=(1,),
     complete=True,
 )
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from airflow_eos_provider.errors import EosError, UnreachableError
-from airflow_eos_provider.lab.startup_wait import Activity, Part, Seen, StartupLimits, seen_now, wait_until_ready
+from airflow_eos_provider.lab.startup_wait import Activity, Seen, Starting, StartupLimits, seen_now, wait_until_ready
 from airflow_eos_provider.processes import spawn
 from tests.waiting import until
 
 STARTUP_LIMITS = StartupLimits(idle_seconds=100, overall_seconds=1000)
 
-Begin = Callable[[str, str], Part]
+Begin = Callable[[str, str], Starting]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     """Start a process by its name and its program in Python, with a log of its own."""
     with ExitStack() as stack:
 
-        def start(name: str, program: str) -> Part:
+        def start(name: str, program: str) -> Starting:
             log = tmp_path / f"{name}.log"
             process = spawn([sys.executable, "-uc", program], log=log)
             stack.callback(process.stop, kill=True)
@@ -83,7 +83,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
             while not log.read_text():  # its first line: it runs
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-            return Part(name, process, log)
+            return Starting(name, process, log)
 
         yield start
 

@@ -8,7 +8,8 @@ import pytest
 from airflow_eos_provider import lab
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import parse
-from airflow_eos_provider.lab.broker import Broker, write_properties
+from airflow_eos_provider.lab.broker import Broker
+from airflow_eos_provider.lab.part import write_properties
 from airflow_eos_provider.lab.worker import Worker
 
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.settings import key_stores, librdkafka_settings, tls
-from airflow_eos_provider.lab.certificates import Authority, Identity
+from tests.lab.certificates import Authority, Identity
 
 PASSWORD = "st0re-pa55word"
 

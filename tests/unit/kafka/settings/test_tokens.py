@@ -18,9 +18,9 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, Unreachabl
 from airflow_eos_provider.kafka.settings import kafka_python_settings, librdkafka_settings, tokens
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.settings.tokens import Token, TokenSource, cloud_method, google_token, token_source
-from airflow_eos_provider.lab.certificates import Authority
-from airflow_eos_provider.lab.token_issuer import TokenIssuer
 from airflow_eos_provider.redaction import redact
+from tests.lab.certificates import Authority
+from tests.lab.token_issuer import TokenIssuer
 
 SECRET = "cl1ent-5ecret-77"
 GOOGLE = "bootstrap.my-cluster.europe-west1.managedkafka.my-project.cloud.goog:9092"

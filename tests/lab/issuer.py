@@ -8,13 +8,14 @@ from pathlib import Path
 
 import httpx
 
-from airflow_eos_provider.lab.security import Security
+from airflow_eos_provider.lab.part import Part
+from tests.lab.security import Security
 
 _ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Issuer:
+class Issuer(Part):
     """The issuer in a lab's folder.
 
     :param folder: the lab's folder.
@@ -51,7 +52,7 @@ class Issuer:
     @property
     def start_command(self) -> list[str]:
         mark = f"--{self.marker.removeprefix('-D')}"
-        module = "airflow_eos_provider.lab.token_issuer"
+        module = "tests.lab.token_issuer"
         return [sys.executable, "-m", module, mark, str(self.security.passwords_file), str(self.port)]
 
     def answers(self) -> bool:

@@ -1,4 +1,4 @@
-"""A secured lab: who is who, their logins, and the settings of brokers, workers and clients that follow.
+"""A secured lab: who is who, their logins (SCRAM, KIP-554), and the settings of brokers, workers and clients.
 
 Each broker has one listener for clients with passwords (TLS, SASL/SCRAM), one for clients with tokens (TLS,
 SASL/OAUTHBEARER by the lab's own issuer) and one for certificates (mutual TLS), by which brokers, controllers and the
@@ -10,20 +10,35 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from confluent_kafka.admin import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialUpsertion,
+)
 
 from airflow_eos_provider.connect.cluster.description import RestSettings
+from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.lab.broker import Broker
+from airflow_eos_provider.lab.worker import Worker
 from airflow_eos_provider.redaction import remember
 
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _BEARER = "org.apache.kafka.common.security.oauthbearer"
 _BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
 _MECHANISM = "SCRAM-SHA-512"
+
+#: The fewest iterations that brokers take; the passwords are random, so more would only cost time.
+_ITERATIONS = 4096
+
+_SECONDS = 30.0
 
 #: Subjects of certificates: the brokers, and the lab itself. They may do everything.
 _BROKER = "broker"
@@ -77,7 +92,7 @@ class Security:
 
     def make(self) -> None:
         """Draw the passwords, make the certificates, write the files of the REST API's users."""
-        from airflow_eos_provider.lab.certificates import Authority  # half a second that other labs need not wait
+        from tests.lab.certificates import Authority  # it takes half a second, which other labs save
 
         passwords = {name: secrets.token_urlsafe(18) for name in (*Principal, "stores", "rest")}
         authority = Authority(self.folder, passwords["stores"])
@@ -162,6 +177,19 @@ class Security:
             client_key=Path(rest["client_key"]),
         )
 
+    def enrol(self, kafka: KafkaSettings) -> None:
+        """Tell the brokers the passwords; they are sent salted and hashed.
+
+        :param kafka: of the lab, with all rights.
+        """
+        admin = QuietAdmin(kafka)
+        how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
+        wanted: list[UserScramCredentialAlteration] = [
+            UserScramCredentialUpsertion(user, how, password.encode()) for user, password in self.logins().items()
+        ]
+        for user, answer in admin.client.alter_user_scram_credentials(wanted, request_timeout=_SECONDS).items():
+            admin.answer(answer, f"making the login of {user}")
+
     def logins(self) -> dict[str, str]:
         """The password of each principal."""
         return {principal.value: self._passwords[principal.value] for principal in Principal}
@@ -219,17 +247,17 @@ class Security:
             "rest.extension.classes": f"{_BASIC_AUTH}.BasicAuthSecurityRestExtension",
         }
 
-    def broker_jvm_options(self, ports: SecuredPorts) -> Sequence[str]:
-        """What a broker's JVM has to know: Kafka 4 reads keys from addresses only that are allowed there."""
-        return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._keys_url(ports)}",)
+    def keys_option(self, ports: SecuredPorts) -> str:
+        """An option of a broker's JVM: Kafka 4 reads keys only from addresses that are allowed there."""
+        return f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._keys_url(ports)}"
 
     def _keys_url(self, ports: SecuredPorts) -> str:
         return f"{self.issuer_url(ports.issuer)}/keys"
 
     @property
-    def worker_jvm_options(self) -> Sequence[str]:
-        """What a worker's JVM has to know: the users of the REST API."""
-        return (f"-Djava.security.auth.login.config={self._rest_login}",)
+    def login_option(self) -> str:
+        """An option of a worker's JVM: the users of the REST API."""
+        return f"-Djava.security.auth.login.config={self._rest_login}"
 
     # Files
 
@@ -270,3 +298,51 @@ class Security:
 def _private(path: Path, text: str) -> None:
     path.touch(mode=0o600)
     path.write_text(text, encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuredBroker(Broker):
+    """A broker of a secured lab.
+
+    :param secured_ports: its further ports.
+    """
+
+    security: Security
+    secured_ports: SecuredPorts
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return (self.port, self.controller_port, self.secured_ports.certificates, self.secured_ports.tokens)
+
+    @property
+    def lab_client(self) -> KafkaSettings:
+        return self.security.lab_client(self.secured_ports.certificates)
+
+    def listener_properties(self) -> dict[str, str]:
+        return self.security.broker_properties(self.port, self.controller_port, self.secured_ports)
+
+    @property
+    def jvm_options(self) -> tuple[str, ...]:
+        return (self.security.keys_option(self.secured_ports),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuredWorker(Worker):
+    """A worker of a secured lab."""
+
+    security: Security
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.host}:{self.port}"
+
+    @property
+    def rest_settings(self) -> RestSettings:
+        return self.security.rest_settings()
+
+    @property
+    def jvm_options(self) -> tuple[str, ...]:
+        return (self.security.login_option,)
+
+    def properties(self, **given: Any) -> dict[str, str]:
+        return Worker.properties(self, **given) | self.security.worker_properties(self.url)

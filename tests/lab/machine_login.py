@@ -1,16 +1,18 @@
-"""How the machines of a lab are logged in to: a key, the keys of their hosts, an OpenSSH client configuration."""
+"""How the machines of a lab are logged in to: keys, an OpenSSH configuration, and what the login may do there."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab.machine import Machine
-from airflow_eos_provider.lab.machine_root import LOGIN_USER
 from airflow_eos_provider.lab.record import write_atomically
+from airflow_eos_provider.rollout.hosts.sudoers import sudoers_of
+from tests.lab.machine import Machine
+from tests.lab.machine_root import LOGIN_USER
 
 _HOST = """\
 Host {name}
@@ -25,6 +27,11 @@ Host {name}
 """
 
 _KEYGEN_SECONDS = 60.0
+
+#: The machine's own file for the login. sudo leaves out a file with a dot in its name.
+SUDOERS_FILE = "/etc/sudoers.d/eos"
+
+_PUT = 'umask 0337; cat >"$1.new"; visudo -q -c -f "$1.new"; mv "$1.new" "$1"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class MachineLogin:
         return "".join(
             _HOST.format(
                 name=machine.name,
-                address=machine.address,
+                address=machine.host,
                 port=machine.ssh_port,
                 user=LOGIN_USER,
                 key=_quoted(self.key),
@@ -77,7 +84,7 @@ class MachineLogin:
 def known_host(machine: Machine) -> str:
     """The machine's line in a file of known hosts."""
     kind, key = public_key(machine.host_key).split()[:2]
-    return f"[{machine.address}]:{machine.ssh_port} {kind} {key}\n"
+    return f"[{machine.host}]:{machine.ssh_port} {kind} {key}\n"
 
 
 def public_key(private: Path) -> str:
@@ -96,6 +103,19 @@ def make_key(private: Path) -> None:
     )
     if done.returncode != 0:
         raise EosError(f"ssh-keygen made no key at {private}: {done.stderr.strip()}")
+
+
+def grant(workers: Mapping[str, WorkerDescription], machines: Mapping[str, Machine]) -> None:
+    """Grant the login on each machine what a roll of the worker there needs: the lines of ``eos hosts sudoers``.
+
+    :param workers: by the names of their machines.
+    :param machines: which are on, by their names.
+    :raises EosError: a machine is not looked at, or its sudo does not take the lines.
+    """
+    for file in sudoers_of(list(workers.values())):
+        if file.remarks or not file.sections:
+            raise EosError(f"There are no sudoers lines for {file.machine}: {'; '.join(file.remarks)}")
+        machines[file.machine].run(["sh", "-euc", _PUT, "sh", SUDOERS_FILE], stdin=file.text().encode())
 
 
 def _quoted(path: Path) -> str:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.java import jvm_command
-from airflow_eos_provider.lab.machine import Machine, run_in
-from airflow_eos_provider.lab.machine_login import MachineLogin
-from airflow_eos_provider.lab.machine_root import CLOCK_FILE, CONFIG_FOLDER, WORKER_USER, accounts, enable
+from airflow_eos_provider.lab.part import log_config_file, properties_text
 from airflow_eos_provider.lab.worker import HEAP_MEGABYTES, MAIN_CLASS, Worker
 from airflow_eos_provider.processes import ProcessIdentity, identify
+from tests.lab.machine import Machine, run_in
+from tests.lab.machine_login import MachineLogin
+from tests.lab.machine_root import CLOCK_FILE, CONFIG_FOLDER, WORKER_USER, accounts, enable
 
 #: Longer than systemd's own limit for the unit.
 _STOP_SECONDS = 100.0
@@ -55,8 +56,8 @@ class MachineWorker(Worker):
     machine: Machine
 
     @property
-    def address(self) -> str:
-        return self.machine.address
+    def host(self) -> str:
+        return self.machine.host
 
     @property
     def unit(self) -> str:
@@ -90,16 +91,13 @@ class MachineWorker(Worker):
     def config_bytes(self) -> bytes:
         return self.machine.read(self.config)
 
-    def prepare(self, properties: dict[str, str]) -> None:
+    def prepare(self, properties: Mapping[str, str]) -> None:
         """Write what the worker needs into its machine, which is off."""
         layer = self.machine.layer
         owner = accounts(Path("/etc/passwd").read_text(encoding="utf-8"))[1]
-        content = b""
-        for name, value in properties.items():
-            content = set_property(content, name, value)
         layer.directory(CONFIG_FOLDER, 0o750, covering=True)
-        layer.write(self.config, content.decode(), 0o640, owner)
-        layer.write(self.log_config, Path(__file__).with_name(self.log_config.name).read_text(encoding="utf-8"))
+        layer.write(self.config, properties_text(properties).decode(), 0o640, owner)
+        layer.write(self.log_config, log_config_file(self.log_config.name).read_text(encoding="utf-8"))
         os.chown(layer.path(CONFIG_FOLDER), owner.number, owner.number)
         layer.write(_PROGRAM, f'#!/bin/sh\nexec {shlex.join(self.start_command)} "$@"\n', 0o755)
         layer.directory("/etc/sudoers.d", 0o750, covering=True)
@@ -110,7 +108,7 @@ class MachineWorker(Worker):
         )
         enable(layer, TEMPLATE, _UNIT, self.unit)
 
-    def process(self) -> ProcessIdentity | None:
+    def process(self, token: str) -> ProcessIdentity | None:
         """The worker's JVM, as this machine sees it; None if it does not run."""
         system = self.machine.first_process
         with contextlib.suppress(psutil.Error):

@@ -3,7 +3,7 @@
 It knows its clients by name and secret, signs by RS256 with a key of its own, and shows the public half where brokers
 look for it (RFC 7517). It listens on the loopback interface, and ends with the block that it was entered by.
 
-    python -m airflow_eos_provider.lab.token_issuer PASSWORDS PORT
+    python -m tests.lab.token_issuer PASSWORDS PORT
 
 is that as a process, for the users in a file of a secured lab.
 """

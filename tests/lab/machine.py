@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,11 +18,12 @@ from pathlib import Path
 import psutil
 
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab.machine_root import Layer, Root
 from airflow_eos_provider.lab.ownership import MARKER_PROPERTY, own_process
+from airflow_eos_provider.lab.part import Part
 from airflow_eos_provider.lab.ports import require_free
-from airflow_eos_provider.lab.waiting import wait_for_machine
+from airflow_eos_provider.lab.waiting import wait_for
 from airflow_eos_provider.processes import ProcessIdentity, identify, spawn
+from tests.lab.machine_root import Layer, Root
 
 #: The first machine's address ends with this number; 127.0.0.1 is this machine.
 _FIRST_ADDRESS = 2
@@ -41,7 +43,7 @@ def machine_name(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Part):
     """One machine of a lab, on or off.
 
     :param lab_folder: the lab's folder.
@@ -62,7 +64,8 @@ class Machine:
         return machine_name(self.number)
 
     @property
-    def address(self) -> str:
+    def host(self) -> str:
+        """Its address."""
         return f"127.0.0.{_FIRST_ADDRESS + self.number - 1}"
 
     @property
@@ -112,6 +115,29 @@ class Machine:
         """Pid, on this machine, of its first process; None while it is off or has not got as far."""
         process = self.first_process
         return process.pid if process else None
+
+    def process(self, token: str) -> ProcessIdentity | None:
+        return self.first_process
+
+    @property
+    def address(self) -> str:
+        """Of its sshd."""
+        return f"{self.host}:{self.ssh_port}"
+
+    def answers(self) -> bool:
+        """Whether an SSH server says its version there."""
+        try:
+            with socket.create_connection((self.host, self.ssh_port), timeout=5) as connection:
+                return connection.recv(255).startswith(b"SSH-")  # all of its line, or it logs a reset
+        except OSError:
+            return False
+
+    def wait(self, process: ProcessIdentity) -> None:
+        """Return when its sshd answers.
+
+        :param process: what keeps the machine on.
+        """
+        wait_for(f"The machine {self.name}", self.answers, process, self.log)
 
     @property
     def starter(self) -> ProcessIdentity | None:
@@ -178,7 +204,7 @@ class Machine:
         :returns: :attr:`starter`.
         :raises EosError: its port is taken.
         """
-        require_free(self.ssh_port, self.name, self.address)
+        require_free(self.ssh_port, self.name, self.host)
         return spawn(self.start_command, log=self.log, pid_file=self.pid_file, cwd=self.lab_folder)
 
     def power_on(self) -> None:
@@ -188,8 +214,7 @@ class Machine:
 
         :raises EosError: it does not boot.
         """
-        process = self.starter or self.boot()
-        wait_for_machine(self.name, (self.address, self.ssh_port), process, self.log)
+        self.wait(self.starter or self.boot())
 
     @contextmanager
     def full_disk(self, folder: Path | str = "/etc/kafka") -> Iterator[None]:

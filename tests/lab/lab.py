@@ -1,0 +1,387 @@
+"""The lab of the tests: as ``eos lab`` makes it, and with TLS, logins and ACLs, or workers on machines of their own.
+
+Its brokers can be stopped, and workers added that its cluster file does not mention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from airflow_eos_provider.acls.rules import Rule, WorkerFacts, worker_rules
+from airflow_eos_provider.acls.tool_rules import READING, VERBS, ToolFacts, tool_rules
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.acl_values import Acl
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.lab import jars, teardown
+from airflow_eos_provider.lab.broker import Broker
+from airflow_eos_provider.lab.jars import DEFAULT_VERSION
+from airflow_eos_provider.lab.java import java_program
+from airflow_eos_provider.lab.lab import PORT_FREE_SECONDS, Lab, Running
+from airflow_eos_provider.lab.ownership import exclusive, marker, own_processes
+from airflow_eos_provider.lab.part import Part
+from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.record import DEFAULT_WORKERS, LabOptions, LabRecord
+from airflow_eos_provider.lab.waiting import wait_for, wait_for_broker
+from airflow_eos_provider.lab.worker import Worker
+from airflow_eos_provider.processes import ProcessIdentity
+from tests.lab.issuer import Issuer
+from tests.lab.machine import Machine, is_machine, remove_control_groups
+from tests.lab.machine_login import MachineLogin, grant, public_key
+from tests.lab.machine_needs import require_machines
+from tests.lab.machine_root import Root
+from tests.lab.machine_worker import MachineWorker, stop_workers
+from tests.lab.security import Principal, SecuredBroker, SecuredPorts, SecuredWorker, Security
+
+_NOT_GIVEN = -(10**9)
+
+
+@dataclass(frozen=True)
+class TestLabOptions(LabOptions):
+    """What kind of lab is wanted.
+
+    :param workers: if not given, as many as machines.
+    :param secure: with TLS, logins and ACLs (see ``security.py``).
+    :param machines: how many of the workers, the first ones, run on a machine of their own (see ``machine.py``).
+    :param clock_offsets: by how many seconds the clocks of machines are ahead, by their names (``connect-1``).
+    """
+
+    __test__: ClassVar[bool] = False
+
+    workers: int = _NOT_GIVEN
+    secure: bool = False
+    machines: int = 0
+    clock_offsets: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.workers == _NOT_GIVEN:
+            object.__setattr__(self, "workers", self.machines if self.machines > 0 else DEFAULT_WORKERS)
+        super().__post_init__()
+        if self.secure and self.connect_version != DEFAULT_VERSION:
+            raise ConfigurationError(
+                f"A secured lab with workers of version {self.connect_version} is asked for.",
+                expected=f"{DEFAULT_VERSION}, the only version whose basic authentication the lab has",
+            )
+        if not 0 <= self.machines <= self.workers:
+            raise ConfigurationError(
+                f"{self.machines} machines for {self.workers} workers are asked for.",
+                expected="at most as many machines as workers: each has one worker",
+            )
+        if self.machines and self.secure:
+            raise ConfigurationError("A secured lab with machines is asked for.", expected="one of both")
+        names = {f"connect-{number}" for number in range(1, self.machines + 1)}
+        if unknown := set(self.clock_offsets) - names:
+            raise ConfigurationError(
+                f"The clock of {', '.join(sorted(unknown))} is to be ahead, but there is no such machine.",
+                expected=f"one of {', '.join(sorted(names)) or 'none: the lab has no machines'}",
+            )
+
+    @classmethod
+    def of(cls, options: LabOptions) -> TestLabOptions:
+        """These options as the lab of the tests takes them."""
+        return (
+            options if isinstance(options, cls) else cls(**{f.name: getattr(options, f.name) for f in fields(options)})
+        )
+
+
+@dataclass(frozen=True)
+class TestLabRecord(LabRecord):
+    """``lab.json``.
+
+    :param unlisted: positions of workers that the cluster file does not mention.
+    :param secured_ports: of the brokers of a secured lab: certificates, tokens, and the issuer's, the same for all.
+    :param machine_ports: of the machines' sshds, in order.
+    """
+
+    __test__: ClassVar[bool] = False
+    options_type = TestLabOptions
+
+    unlisted: tuple[int, ...] = ()
+    secured_ports: tuple[SecuredPorts, ...] = ()
+    machine_ports: tuple[int, ...] = ()
+
+    @classmethod
+    def draw(cls, options: LabOptions) -> Self:
+        wanted = TestLabOptions.of(options)
+        record = super().draw(wanted)
+        issuer, *ports = free_ports(1 + 2 * wanted.brokers) if wanted.secure else (0,)
+        return replace(
+            record,
+            secured_ports=tuple(SecuredPorts(*both, issuer) for both in zip(ports[::2], ports[1::2], strict=True)),
+            machine_ports=tuple(free_ports(wanted.machines)),
+        )
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> Self:
+        return replace(
+            super().of_json(content),
+            unlisted=tuple(content.get("unlisted", ())),
+            secured_ports=tuple(SecuredPorts(*ports) for ports in content.get("secured_ports", ())),
+            machine_ports=tuple(content.get("machine_ports", ())),
+        )
+
+
+class TestLab(Lab):
+    """One lab of the tests, up or not."""
+
+    __test__ = False
+    record_type = TestLabRecord
+    _record: TestLabRecord
+    options: TestLabOptions
+
+    @classmethod
+    def up(cls, options: LabOptions | None = None, progress: Callable[[str], None] = lambda line: None) -> Self:
+        return super().up(TestLabOptions.of(options or TestLabOptions()), progress)
+
+    @classmethod
+    def _create(cls, options: TestLabOptions, progress: Callable[[str], None]) -> Self:
+        if options.machines:
+            require_machines(with_clocks=bool(options.clock_offsets))
+        return super()._create(options, progress)
+
+    @classmethod
+    def stop_all(cls, root: Path, record: LabRecord | None, kill: bool) -> int:
+        """Cut the machines' power, with which all that runs there ends, then stop the rest.
+
+        :param kill: otherwise the machines' workers are stopped before.
+        """
+        machines = [process for process in own_processes(root, record.token if record else None) if is_machine(process)]
+        if not kill:
+            with ThreadPoolExecutor(max_workers=len(machines) or 1) as pool:
+                list(pool.map(stop_workers, machines))
+        teardown.stop_side_by_side(machines, kill=True)
+        remove_control_groups(root)
+        return len(machines) + super().stop_all(root, record, kill)
+
+    def prepare(self) -> None:
+        if self.security:
+            self.security.make()
+        if self.machines:
+            self._prepare_machines()
+        super().prepare()
+
+    def _prepare_machines(self) -> None:
+        """Make the machines' own files, and what logs in to them."""
+        machines = self.machines
+        login = MachineLogin(self.root)
+        login.write(machines)
+        self.data_dir.mkdir(exist_ok=True)
+        self.data_dir.chmod(0o1777)  # connectors on the machines read and write there, too, as another user
+        for machine in machines:
+            machine.prepare(
+                Root(
+                    name=machine.name,
+                    address=machine.host,
+                    ssh_port=machine.ssh_port,
+                    hosts={each.name: each.host for each in machines},
+                    public_key=public_key(login.key),
+                    host_key=(machine.host_key.read_text(encoding="ascii"), public_key(machine.host_key)),
+                    clock_offset_seconds=self.options.clock_offsets.get(machine.name, 0),
+                )
+            )
+
+    def _before_brokers(self, running: Running) -> None:
+        for machine in self.machines:  # they boot beside the brokers
+            _ = machine.starter or machine.boot()
+        if (issuer := self.issuer) is not None:  # the brokers read its keys when they start
+            process = running[issuer.name] or self._start(issuer)
+            wait_for("The issuer of tokens", issuer.answers, process, issuer.log)
+
+    def _before_workers(self) -> None:
+        if self.security and not self._record.complete:
+            self.security.enrol(self.kafka)
+            self.allow(rule.acl for rule in self._first_rules())
+        machines = self.machines
+        for machine in machines:
+            machine.power_on()
+        if machines and not self._record.complete:
+            workers = [worker for worker in self.cluster().workers if worker.machine is not None]
+            grant({str(worker.machine): worker for worker in workers}, {each.name: each for each in machines})
+
+    def _start(self, part: Part, port_seconds: float = 0.0) -> ProcessIdentity:
+        """Start a part that does not run.
+
+        :returns: its process; for a worker on a machine what keeps the machine on, since systemd may restart the unit.
+        """
+        if isinstance(part, MachineWorker):
+            part.machine.power_on()
+            return part.start()
+        return super()._start(part, port_seconds)
+
+    def _known(self) -> list[ProcessIdentity]:
+        return [*super()._known(), *(machine.starter for machine in self.machines if machine.starter)]
+
+    # Logins and rights
+
+    @property
+    def security(self) -> Security | None:
+        """The logins and certificates of a secured lab, None of another."""
+        return Security(self.root / "security") if self.options.secure else None
+
+    @property
+    def issuer(self) -> Issuer | None:
+        """The issuer of tokens of a secured lab, None of another."""
+        record = self._record
+        if self.security is None:
+            return None
+        return Issuer(self.root, self.security, record.secured_ports[0].issuer, marker(self.root, record.token))
+
+    @property
+    def token_servers(self) -> str:
+        """The brokers of a secured lab where they take tokens, comma-separated."""
+        return ",".join(f"127.0.0.1:{ports.tokens}" for ports in self._record.secured_ports)
+
+    @property
+    def reader_file(self) -> Path:
+        """The cluster file of a secured lab for a login that only reads."""
+        return self.root / "eos-reader.yaml"
+
+    def allow(self, acls: Iterable[Acl]) -> None:
+        """Create ACLs."""
+        with TransactionsClient(self.kafka) as client:
+            client.create_acls(tuple(acls))
+
+    def tool_facts(self, principal: Principal) -> ToolFacts:
+        """What decides the rights of ``eos`` in a secured lab."""
+        configs, offsets, status = (f"{self.group_id}-{kind}" for kind in ("configs", "offsets", "status"))
+        return ToolFacts(
+            group_id=self.group_id,
+            principal=principal.acl_name,
+            config_topic=configs,
+            topics=[configs, offsets, status],
+            offsets_topics=[offsets],
+            id_prefixes=[f"{self.group_id}-"],
+        )
+
+    def worker_facts(self, mode: Mode) -> WorkerFacts:
+        """What decides the rights of a secured lab's workers."""
+        return WorkerFacts(
+            group_id=self.group_id,
+            config_topic=f"{self.group_id}-configs",
+            offsets_topic=f"{self.group_id}-offsets",
+            status_topic=f"{self.group_id}-status",
+            mode=mode,
+            principal=Principal.WORKER.acl_name,
+        )
+
+    def _first_rules(self) -> list[Rule]:
+        """What the workers need in the lab's mode, and ``eos``; connectors get their rights as on any cluster."""
+        operator, reader = (self.tool_facts(name) for name in (Principal.OPERATOR, Principal.READER))
+        workers = worker_rules(self.worker_facts(self.options.mode))
+        return [*workers, *tool_rules(operator, VERBS), *tool_rules(reader, READING)]
+
+    # What it consists of
+
+    def _make_broker(self, **given: Any) -> Broker:
+        if self.security is None:
+            return super()._make_broker(**given)
+        ports = self._record.secured_ports[given["number"] - 1]
+        return SecuredBroker(**given, security=self.security, secured_ports=ports)
+
+    def _make_worker(self, **given: Any) -> Worker:
+        if self.security is not None:
+            return SecuredWorker(**given, security=self.security)
+        if given["number"] <= len(self.machines):
+            return MachineWorker(**given, machine=self.machines[given["number"] - 1])
+        return super()._make_worker(**given)
+
+    @property
+    def machines(self) -> list[Machine]:
+        """The machines on which the first workers run, in order."""
+        record = self._record
+        java = java_program().resolve().parent.parent
+        bound = [str(jars.cache_folder().parent), f"rw:{self.data_dir}"]
+        if not java.is_relative_to("/usr"):
+            bound.append(str(java))
+        return [
+            Machine(lab_folder=self.root, number=number, ssh_port=port, token=record.token, bound=tuple(bound))
+            for number, port in enumerate(record.machine_ports, start=1)
+        ]
+
+    @property
+    def _others(self) -> list[Part]:
+        return [*([self.issuer] if self.issuer else []), *self.machines]
+
+    def _cluster_files(self) -> dict[Path, dict[str, object]]:
+        ((file, content),) = super()._cluster_files().items()
+        listed = [worker for index, worker in enumerate(self.workers) if index not in self._record.unlisted]
+        content["workers"] = [worker.description() for worker in listed]
+        if self.security is None:
+            return {file: content}
+        content["rest"] = self.security.rest()
+        return {
+            name: {**content, "client": self.security.client(principal)}
+            for name, principal in ((file, Principal.OPERATOR), (self.reader_file, Principal.READER))
+        }
+
+    def summary(self) -> dict[str, object]:
+        found = super().summary()
+        if (issuer := self.issuer) is not None:
+            found["tokens"] = {"bootstrap_servers": self.token_servers, "issuer": issuer.address}
+        if machines := self.machines:
+            found["machines"] = [{"name": m.name, "address": m.host, "ssh_port": m.ssh_port} for m in machines]
+            found["ssh_config"] = str(MachineLogin(self.root).config)
+        return found
+
+    # Single brokers and workers
+
+    def broker_process(self, index: int = 0) -> ProcessIdentity | None:
+        """The process of ``brokers[index]``, None if it does not run."""
+        return self.brokers[index].process(self._record.token)
+
+    def stop_broker(self, index: int = 0, kill: bool = False) -> None:
+        """Stop ``brokers[index]``; nothing to do if it does not run.
+
+        :param kill: by SIGKILL, so that it cannot hand over what it leads; otherwise by SIGTERM.
+        """
+        process = self.broker_process(index)
+        if process is not None:
+            process.stop(kill=kill)
+
+    def start_broker(self, index: int = 0, wait: bool = True) -> ProcessIdentity:
+        """Start ``brokers[index]`` by its properties file as it is now; one that runs is left alone.
+
+        :param wait: return only when it answers and has registered itself.
+        """
+        broker = self.brokers[index]
+        process = self.broker_process(index) or self._start(broker, PORT_FREE_SECONDS)
+        if wait:
+            wait_for_broker(broker.lab_client, process, broker.log)
+        return process
+
+    def stop_worker(self, index: int, kill: bool = False) -> None:
+        """Stop the worker of ``connect_urls[index]``; a unit is stopped by systemd, which then leaves it stopped.
+
+        Killing ``worker_process(index)`` itself makes the unit come back.
+        """
+        worker = self.workers[index]
+        if isinstance(worker, MachineWorker):
+            worker.stop(kill=kill)
+        else:
+            super().stop_worker(index, kill)
+
+    def add_worker(self, *, mode: Mode | None = None, listed: bool = True, wait: bool = True) -> int:
+        """Start one more worker, a process of this machine.
+
+        :param mode: its mode, the lab's own if not given.
+        :param listed: whether the cluster file shall mention it.
+        :returns: its index in ``connect_urls``.
+        """
+        with exclusive(self.root, lambda line: None):
+            record = TestLabRecord.read(self.root) or self._record
+            index = len(record.worker_ports)
+            unlisted = record.unlisted if listed else (*record.unlisted, index)
+            self._save(replace(record, worker_ports=(*record.worker_ports, *free_ports(1)), unlisted=unlisted))
+            self._prepare_worker(self.workers[index], mode or self.options.mode)
+            self._write_cluster_files()
+            self.start_worker(index, wait=wait)
+        return index
+
+
+#: Take down a lab of the tests, whatever state it is in.
+take_down = partial(teardown.take_down, stop=TestLab.stop_all)
