@@ -1,4 +1,4 @@
-"""``eos fencing`` on a real cluster: rounds that are due or have failed, and transactions that a zombie holds open."""
+"""``eos fencing`` on a real cluster: due and failed rounds, zombies' transactions, and how a failed task is named."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.task_failures import FailureKind
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.journal.journal import RolloutState, read_journal
@@ -39,12 +40,13 @@ from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.rollout.drift.findings import findings
+from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.ui.routes.changes import look_at
 from tests.integration.named_listener import NamedListener
-from tests.integration.offsets_cluster import killed
+from tests.integration.offsets_cluster import FILE_SOURCE, killed
 from tests.waiting import until
 
-FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 TESTABLE_SOURCE = "org.apache.kafka.connect.integration.TestableSourceConnector"
 DEADLINE_SECONDS = 300.0
 
@@ -440,6 +442,9 @@ def test_a_round_that_an_acl_has_failed_names_it_and_is_done_once_that_is_grante
         rest.resume(BUSY)
 
     _wait_for("the round has failed", lambda: _has_failed(lab, 2))
+    what, remedy = _named(lab, BUSY, FailureKind.NOT_AUTHORIZED)
+    assert "FAILED tasks 0, 1: not authorized (TransactionalIdAuthorizationException)" in what
+    assert "Write and Describe on TransactionalId <group>-<connector>-<task>" in remedy
     document, busy = _look(lab, "--pending")
     assert [one["connector"] for one in document["connectors"]] == [BUSY]
     assert (busy["fence"], busy["restart"], busy["awaits_record"]) == ([0, 1, 2], [0, 1], True)
@@ -550,6 +555,7 @@ def test_a_round_that_is_denied_only_to_the_connectors_admin_principal_fails_and
         rest.put_config(BUSY, {**_busy_config(2), **overrides})
         rest.resume(BUSY)
     _wait_for("the round has failed", lambda: _has_failed(lab, 2))
+    _named(lab, BUSY, FailureKind.NOT_AUTHORIZED)
 
     output, problem = _eos(lab, "fencing", "apply", "--pending", "--yes", expect=1)
     assert "3 ids fenced, 2 tasks restarted, task count record 3" in output
@@ -562,6 +568,17 @@ def test_a_round_that_is_denied_only_to_the_connectors_admin_principal_fails_and
     _wait_for("two tasks run", lambda: _runs(lab, BUSY, 2))
     _assert_busy_moves(lab)
     _assert_busy_is_exact(lab)
+
+
+def _named(lab: Lab, name: str, kind: FailureKind) -> tuple[str, str]:
+    """The finding of a connector of which each task has failed, all of this kind; and its remedy."""
+    with Observer(lab.cluster()) as observer:
+        observation = observer.observe()
+    assert observation.statuses is not None
+    tasks = observation.statuses[name].tasks
+    assert [observation.failure_of(name, task).kind for task in tasks] == [kind] * len(tasks)
+    ((what, remedy),) = [(f.what, f.remedy) for f in findings(observation) if f"connector {name} " in f.what]
+    return what, remedy
 
 
 def _epochs(lab: Lab) -> dict[str, tuple[int, int]]:
