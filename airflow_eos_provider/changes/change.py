@@ -138,6 +138,7 @@ class Plan(HashedPlan):
     :param request: what was asked for, as JSON; the plan is made from it again before it is carried out.
     :param nothing: why there is nothing to do; empty if there is.
     :param is_unfinished: whether it was begun and not finished, so that it is taken up.
+    :param needs_hash: why the plan itself must be confirmed: ``--yes`` is not enough; empty if it is.
     """
 
     kind: str
@@ -149,6 +150,7 @@ class Plan(HashedPlan):
     request: Mapping[str, Any]
     nothing: str = ""
     is_unfinished: bool = False
+    needs_hash: str = ""
 
     @property
     def hash(self) -> str:
@@ -168,6 +170,7 @@ class Plan(HashedPlan):
             "request": self.request,
             "nothing_to_do": self.nothing,
             "unfinished": self.is_unfinished,
+            "needs_hash": self.needs_hash,
             "hash": self.hash,
         }
 
@@ -190,6 +193,7 @@ class Plan(HashedPlan):
                 request=document["request"],
                 nothing=str(document["nothing_to_do"]),
                 is_unfinished=bool(document["unfinished"]),
+                needs_hash=str(document["needs_hash"]),
             )
             if plan.hash != document["hash"]:
                 raise ValueError("its content does not have its hash")

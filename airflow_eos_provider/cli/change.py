@@ -89,7 +89,8 @@ def apply_command(change: Change[Any]) -> Callable[..., None]:
                 made.require(plan)
             if not is_for_scripts:
                 _show(made)
-            if not (made.nothing or plan or yes):
+            applies_any = yes and not plan and not made.needs_hash
+            if not (made.nothing or plan or applies_any):
                 error = _refusal(made, _words(change, cluster, given), is_shown=not is_for_scripts)
             if not (made.nothing or error):
                 report = carry_out(
@@ -99,7 +100,7 @@ def apply_command(change: Change[Any]) -> Callable[..., None]:
                     actor=actor(),
                     reason=reason,
                     take_over=take_over,
-                    as_found=not plan and yes,
+                    as_found=applies_any,
                     report=report_line,
                 )
                 error = report.problem
@@ -192,7 +193,7 @@ def _words(change: Change[Any], cluster: Path | None, given: dict[str, Any]) -> 
     words = ["eos", *change.name.split()]
     for name, (option, each) in options(change.request).items():
         value, kind = given[name], kind_of(change.request, name)
-        if value in (None, False, [], each.default):
+        if value is None or value in ([], each.default):
             continue
         for one in value if kind is tuple else [value]:
             words += [*([] if option.argument else [_option_name(name, kind)]), *([] if one is True else [str(one)])]
@@ -213,8 +214,9 @@ def _show(made: Plan) -> None:
 def _refusal(made: Plan, words: list[str], *, is_shown: bool) -> NothingDoneError | None:
     """Ask; why it is not carried out, or None if it is."""
     if not sys.stdin.isatty():
+        how = f"--plan HASH: {made.needs_hash}" if made.needs_hash else "--yes or --plan HASH."
         return NothingDoneError(
-            "Nothing changed, pass --yes or --plan HASH.",
+            f"Nothing changed, pass {how}",
             remedy=f"To apply this plan:  {shlex.join([*words, '--plan', made.short_hash])}",
         )
     for line in () if is_shown else made.lines:

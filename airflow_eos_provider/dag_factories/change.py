@@ -111,7 +111,7 @@ class ChangeDag:
 
 
 def _template(name: str, kind: type) -> str:
-    return f"{{{{ params.{name} }}}}" if kind is bool else f"{{{{ params.{name} or '' }}}}"
+    return f"{{{{ params.{name} }}}}" if kind is bool else f"{{{{ '' if params.{name} is none else params.{name} }}}}"
 
 
 def form_field(kind: type, option: Option, field: Field[Any]) -> Param:

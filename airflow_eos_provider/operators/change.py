@@ -119,12 +119,14 @@ class ChangeOperator(BaseOperator):
         with no_retry_where_pointless():
             plan = Plan.from_dict(self.plan, change.name)
             require_approved(self.approval, plan.hash)
+            actor = actor_of(self.approval, context)
+            self._report(f"{actor}: {self.reason}")
             with change.session(KafkaConnectHook(self.conn_id).get_cluster()) as session:
                 report = carry_out(
                     change,
                     session,
                     plan,
-                    actor=actor_of(self.approval, context),
+                    actor=actor,
                     reason=self.reason,
                     take_over=is_true(self.take_over),
                     report=self._report,

@@ -180,6 +180,16 @@ def test_yes_applies_what_it_shows_and_a_hash_only_that_plan(change: Change[Any]
     assert len(stage.applied) == 2
 
 
+def test_yes_is_not_enough_where_the_plan_needs_its_hash(change: Change[Any], stage: Stage) -> None:
+    stage.plan = replace(stage.plan, needs_hash="It cannot be undone.")
+    done = run(change, "--yes")
+    assert code(done) == 3
+    assert "pass --plan HASH: It cannot be undone." in str(done.exception)
+    assert stage.applied == []
+    assert code(run(change, "--plan", stage.plan.short_hash)) == 0
+    assert stage.applied == [stage.plan]
+
+
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_on_a_terminal_it_asks(change: Change[Any], stage: Stage, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands_of_changes, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
