@@ -1,6 +1,6 @@
 """A DataFrame's rows frozen, counted and summed up by slice: what a retry compares with the committed slices.
 
-Spark evaluates a frame anew for each action, and parts of it when an executor is lost; comparing one evaluation proves
+Spark evaluates a frame again for each action, and parts of it when an executor is lost; comparing one evaluation proves
 nothing of another. So a retry evaluates its rows once, keeps them on the executors (``localCheckpoint``), compares
 those, and writes from those. A part that is lost with its executor is not evaluated again: the attempt fails.
 """

@@ -1,6 +1,6 @@
 """Topics by name and topic id, as a run's records keep them.
 
-A topic that is deleted and made anew has the same name, another id, and none of its content. With another ledger, a run
+A topic that is deleted and recreated has the same name, another id, and none of its content. With another ledger, a run
 would write again what is committed; with another target, it would complete with records that no one can read. So the
 plan, the pipeline's record and ``complete`` name topics with their ids, and every attempt compares them.
 """

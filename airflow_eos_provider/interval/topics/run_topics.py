@@ -3,7 +3,7 @@
 Every comparison only stops a run; none lets it do what it could not do without. The first comes before the
 coordinator's init, so that a driver with other topics does not fence the one that is at work; then one with each read
 of the control topic, and with the plan or ``complete`` that is adopted. After the stage, and again right before
-``complete`` is written, the topics are looked up anew: one that was recreated in between lacks the run's records.
+``complete`` is written, the topics are looked up again: one that was recreated in between lacks the run's records.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The process from which Spark forks its Python workers, begun with what interval runs need.
 
 Spark starts one in each executor, and on a Spark Connect server one more for each session. Spark's own takes pyspark
-out of a zip, of which nothing is kept compiled, so each of them compiles pyspark anew; each worker imports for itself
+out of a zip, of which nothing is kept compiled, so each of them compiles pyspark again; each worker imports for itself
 what a task needs; and on a Spark Connect server it outlives its session. This one takes the installed pyspark, imports
 before it forks, and ends after a while without work; Spark starts it again.
 
