@@ -1,6 +1,6 @@
 """Local processes known by pid *and* start time, so that a reused pid is never mistaken for ours.
 
-Both the lab and the ``process`` host kind of a rollout start, watch and stop JVMs; they do it here.
+The lab, interval runs and the demo start, watch and stop processes here.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -248,3 +250,17 @@ def _wait_for_arguments(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(OSError):
         while process.poll() is None and not arguments.read_bytes() and time.monotonic() < deadline:
             time.sleep(0.001)
+
+
+def wait_until_port_is_free(url: str, seconds: float) -> bool:
+    """Wait until nothing accepts connections at an address; False if something still does."""
+    parts = urlsplit(url)
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection((parts.hostname or "", parts.port or 80), timeout=1.0).close()
+        except OSError:
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.1)

@@ -18,9 +18,9 @@ from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.topic import clock_of
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
-from airflow_eos_provider.rollout.hosts.choose import host_of, is_own_process
+from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.edited_file import backup_path
-from airflow_eos_provider.rollout.hosts.process.leftovers import leftovers_of, require_no_restart
+from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of
 
 KIND, SCHEMA = "uninstall", 1
 
@@ -190,9 +190,7 @@ class Uninstaller:
         content = read_journal(self._session.kafka, self._group_id)
         require_at_rest(content, self._group_id, clock_of(self._session.kafka.settings, self._group_id).now)
         for worker in self._session.cluster.workers:
-            if is_own_process(worker):
-                require_no_restart(worker)
-            elif (restart := host_of(worker).observe().restart) is not None:
+            if (restart := host_of(worker).observe().restart) is not None:
                 raise RefusedError(f"{worker.worker_id}: {restart}.", remedy="Wait until that is over.")
 
     def _journal(self) -> Iterator[Item]:

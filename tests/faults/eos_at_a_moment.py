@@ -13,7 +13,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial, wraps
-from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.cli import main, plan_apply
@@ -22,8 +21,8 @@ from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout import settings
 from airflow_eos_provider.rollout.act import at_gate
 from airflow_eos_provider.rollout.gate.state import GateState
-from airflow_eos_provider.rollout.hosts.process import detached_restart
-from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
+from airflow_eos_provider.rollout.hosts.service import far_act
+from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 
 #: Each moment of a roll, in the order in which one worker passes it.
 MOMENTS = (
@@ -43,8 +42,14 @@ MOMENTS = (
 )
 
 
-#: Those of the restart's helper, another process.
-HELPERS_MOMENTS = ("stopped", "cut off", "spawned")
+#: Those of the restart's helper: a line of its script, and what it runs right before that. The old process has ended;
+#: the same, and the helper dies as well, as when the machine goes down; the new process was started, and that is not
+#: written down yet.
+HELPERS_MOMENTS = {
+    "stopped": ('    say_moment stopped "pid $stop_pid has ended"', "kill -s {signal} {controller}"),
+    "cut off": ('    say_moment stopped "pid $stop_pid has ended"', "kill -s {signal} {controller}; kill -s KILL $me"),
+    "spawned": ("  started_as", "kill -s {signal} {controller}"),
+}
 
 
 class Moments:
@@ -104,8 +109,8 @@ def hook(moments: Moments) -> None:
     after(Journal, "record", recorded)
     after(Journal, "confirm", confirmed)
     after(Journal, "end", lambda *_: moments.come("ended"))
-    after(ProcessHost, "edit", lambda *_, **__: moments.come("file written"))
-    after(ProcessHost, "restart", lambda *_, **__: moments.come("started"))
+    after(ServicedHost, "edit", lambda *_, **__: moments.come("file written"))
+    after(ServicedHost, "restart", lambda *_, **__: moments.come("started"))
     after(at_gate, "look_at", looked)
 
     end = Journal.end
@@ -119,9 +124,21 @@ def hook(moments: Moments) -> None:
 
 def watch_helper(moment: str, signal_name: str) -> None:
     """Let the helper of a restart send this process the signal at its moment."""
-    if moment in HELPERS_MOMENTS:
-        program = str(Path(__file__).with_name("helper_at_a_moment.py"))
-        detached_restart.HELPER = (sys.executable, program, moment, signal_name, str(os.getpid()))
+    if moment not in HELPERS_MOMENTS:
+        return
+    line, act = HELPERS_MOMENTS[moment]
+    inserted = act.format(signal=signal_name.removeprefix("SIG"), controller=os.getpid())
+    script_of = far_act._script
+
+    def script(*, of_act: bool = False) -> bytes:
+        text = script_of(of_act=of_act).decode()
+        if not of_act:
+            return text.encode()
+        before, found, after = text.partition(f"\n{line}\n")
+        assert found, "the script has no such line any more"
+        return f"{before}\n  {inserted}{found}{after}".encode()
+
+    far_act._script = script  # type: ignore[assignment]
 
 
 def shorten_limits() -> None:

@@ -28,8 +28,8 @@ from airflow_eos_provider.connect.mode_evidence import (
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.rollout.hosts.host import HostFacts
-from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
+from airflow_eos_provider.rollout.hosts.choose import host_of
+from airflow_eos_provider.rollout.hosts.host import Host, HostFacts
 
 START_SECONDS = 600.0
 
@@ -39,11 +39,11 @@ class Cluster:
     """A lab's workers, looked at with nothing but what this package offers."""
 
     cluster: ConnectCluster
-    hosts: dict[str, ProcessHost]
+    hosts: dict[str, Host]
 
     @classmethod
     def of(cls, cluster: ConnectCluster) -> Cluster:
-        return cls(cluster, {worker.worker_id: ProcessHost(worker) for worker in cluster.workers})
+        return cls(cluster, {worker.worker_id: host_of(worker) for worker in cluster.workers})
 
     def facts(self) -> dict[str, HostFacts]:
         return {worker_id: host.observe() for worker_id, host in self.hosts.items()}

@@ -26,7 +26,7 @@ from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import StepStatus
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.rollout.hosts.process.restart_act import read_record, record_path
+from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.seen import modes
 
@@ -124,9 +124,9 @@ class Soak:
 
         A restart that a killed roll has begun outlives it, and ends first.
         """
-        for index, worker in enumerate(self.lab.workers):
+        for index, worker in enumerate(self.lab.cluster().workers):
             deadline = time.monotonic() + 600
-            while (record := read_record(record_path(worker.pid_file))) is not None and record.is_in_flight:
+            while host_of(worker).observe().restart is not None:
                 assert time.monotonic() < deadline, f"the restart of {self._name(index)} does not end"
                 time.sleep(0.1)
             self.lab.start_worker(index)

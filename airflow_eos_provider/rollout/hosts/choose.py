@@ -14,7 +14,6 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.host import Host
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
-from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 from airflow_eos_provider.rollout.hosts.service.commands import CommandService
 from airflow_eos_provider.rollout.hosts.service.service import Service
 from airflow_eos_provider.rollout.hosts.service.started import StartedService
@@ -26,8 +25,8 @@ HostFactory = Callable[[WorkerDescription], Host]
 
 ServiceFactory = Callable[[Machine, WorkerDescription], Service]
 
-#: Who owns a worker's process, by the kind of its description. ``NoneType`` is nobody, on another machine: there the
-#: start command of the description starts it.
+#: Who owns a worker's process, by the kind of its description. ``NoneType`` is nobody: the start command of the
+#: description starts it.
 SERVICES: Mapping[type, ServiceFactory] = {
     SystemdUnit: SystemdService,
     OwnCommands: CommandService,
@@ -40,8 +39,6 @@ def host_of(worker: WorkerDescription) -> Host:
 
     :raises ConfigurationError: its kind is none that is known.
     """
-    if is_own_process(worker):
-        return ProcessHost(worker)
     machine = machine_of(worker.machine)
     return ServicedHost(worker, machine, service_of(machine, worker))
 
@@ -51,7 +48,7 @@ def service_of(machine: Machine, worker: WorkerDescription) -> Service:
 
     :raises ConfigurationError: its kind is none that is known.
     """
-    if worker.service is None and not worker.start:
+    if worker.is_url_only or (worker.is_elsewhere and worker.service is None and not worker.start):
         return UndescribedService(machine, worker)
     kind = type(worker.service)
     if kind not in SERVICES:

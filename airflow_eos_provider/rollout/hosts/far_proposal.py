@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_eos_provider.connect.cluster.placement import PRIVILEGES, Privilege
+from airflow_eos_provider.rollout.hosts.discovery import not_a_worker, secret_words
 from airflow_eos_provider.rollout.hosts.far_look import MachineLook, SeenParent, SeenProcess
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, SUPERVISORS, ProcessView, ports_of
-from airflow_eos_provider.rollout.hosts.process.discovery import not_a_worker, secret_words
 
 #: Groups whose members may read the journal of the whole system (systemd-journald.service(8)).
 JOURNAL_GROUPS = frozenset({"systemd-journal", "adm", "wheel"})

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -19,7 +19,7 @@ from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.mode import MODE_PROPERTY
 from airflow_eos_provider.connect.mode_evidence import Declared, Running, declare
 from airflow_eos_provider.connect.properties import followed, read, references
-from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog
+from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog, mode_from_startup_log
 from airflow_eos_provider.connect.topics.internal_topics import SHARED
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.redaction import remember
@@ -32,7 +32,7 @@ from airflow_eos_provider.rollout.hosts.host import (
     StartToken,
 )
 from airflow_eos_provider.rollout.hosts.machine.far_file import FarContent, FarFile
-from airflow_eos_provider.rollout.hosts.machine.far_log import startup_mode, zone_at
+from airflow_eos_provider.rollout.hosts.machine.far_log import startup_mode, zone_at, zone_named
 from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.ownership import own_address
@@ -72,18 +72,14 @@ class ServicedHost:
         self._service = service
         self._startup: tuple[StartToken, StartupLog] | None = None
         sudo = worker.machine is not None and "file" in worker.machine.sudo
-        self._file = FarFile(machine, PurePosixPath(worker.config), sudo=sudo) if worker.config is not None else None
+        config = None if worker.config is None else worker.config if machine.name else worker.config.absolute()
+        self._file = FarFile(machine, PurePosixPath(config), sudo=sudo) if config is not None else None
 
     def observe(self) -> HostFacts:
         """File and process as they are now: two round trips, and one or two more at each start of the worker."""
         try:
-            with ThreadPoolExecutor(1, thread_name_prefix="far-file") as beside:
-                file_asked = beside.submit(self._look_at_file)
-                if isinstance(self._service, StartedService):  # by the file it tells whose the port is
-                    self._service.address = own_address(self._worker.url, file_asked.result().properties or {})
-                service = self._service.look()
-                running = self._running(service)
-                file = file_asked.result()
+            file, service = self._look()
+            running = self._running(service)
         except EosError as error:  # not to be reached, not to be logged in to, or no machine that can be looked at
             return self._unseen(_why(error), error.remedy or "make its machine reachable")
         problems = [problem for problem in (file.problem, service.problem, *self._gaps()) if problem]
@@ -110,6 +106,19 @@ class ServicedHost:
             log=self._log,
             mode_remedy=self._mode_remedy(service, running),
         )
+
+    def _look(self) -> tuple[_FileLook, ServiceFacts]:
+        """File and process: side by side where each waits for its machine."""
+        if isinstance(self._service, StartedService):
+            file = self._look_at_file()
+            self._service.address = own_address(self._worker.url, file.properties or {})  # the file tells it
+            return file, self._service.look()
+        if not self._machine.name:
+            return self._look_at_file(), self._service.look()
+        with ThreadPoolExecutor(1, thread_name_prefix="far-file") as beside:
+            file_asked = beside.submit(self._look_at_file)
+            service = self._service.look()
+            return file_asked.result(), service
 
     def unseen(self, why: str) -> HostFacts:
         """What the description alone shows; nothing is asked of its machine."""
@@ -167,9 +176,11 @@ class ServicedHost:
                 expected=error.expected,
                 remedy=error.remedy,
             ) from error
-        if isinstance(self._service, StartedService):
-            with suppress(ConfigurationError):
-                self._service.address = own_address(self._worker.url, read(content.data))
+        with suppress(ConfigurationError):
+            properties = read(content.data)
+            remember(properties)
+            if isinstance(self._service, StartedService):
+                self._service.address = own_address(self._worker.url, properties)
         self._service.restart(
             config_sha256=content.sha256,
             changed_at=content.changed_at,
@@ -239,17 +250,17 @@ class ServicedHost:
             return self._service.startup(service)
         if self._startup is not None and self._startup[0] == service.token:
             return self._startup[1]
-        zone = zone_at(self._machine, process.started_at, variable=_zone_variable(process, service))
-        found = startup_mode(
-            self._machine,
-            PurePosixPath(self._worker.log),
-            process.started_at,
-            zone=zone,
-            sudo=self._worker.machine is not None and "log" in self._worker.machine.sudo,
-        )
+        found = self._search_log(self._worker.log, process.started_at, _zone_variable(process, service))
         if found.mode is not None or time.time() > process.started_at + service.clock_offset + STARTUP_SECONDS:
             self._startup = (service.token, found)
         return found
+
+    def _search_log(self, log: Path, started_at: float, zone_variable: str) -> StartupLog:
+        sudo = self._worker.machine is not None and "log" in self._worker.machine.sudo
+        if not self._machine.name and not sudo:
+            return mode_from_startup_log(log, started_at, zone=zone_named(zone_variable))
+        zone = zone_at(self._machine, started_at, variable=zone_variable)
+        return startup_mode(self._machine, PurePosixPath(log), started_at, zone=zone, sudo=sudo)
 
     def _unseen(self, why: str, remedy: str) -> HostFacts:
         worker = self._worker
@@ -287,6 +298,8 @@ class ServicedHost:
             yield "it has no 'log'"
 
     def _mode_remedy(self, service: ServiceFacts, running: Running) -> str:
+        if service.process is None and self._worker.service is None:
+            return "complete config, log and pid_file in the cluster file: its process is not known without them"
         if service.process is None and not service.stopped:
             return service.problem or "look why its process is not found"
         if service.process is not None and running.mode is None and running.reads_file is False:

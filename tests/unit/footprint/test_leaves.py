@@ -17,7 +17,6 @@ from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.rollout.hosts import service
 from airflow_eos_provider.rollout.hosts.edited_file import backup_path, part_path, replacement_path
-from airflow_eos_provider.rollout.hosts.process.restart_act import record_path
 from airflow_eos_provider.rollout.hosts.service.far_act import RECORD_SUFFIX, STATE_FOLDER
 from tests.reference import commands, eos
 
@@ -36,8 +35,6 @@ WRITERS = {
         "offsets/seen/backup.py",
         "operators/interval_run.py",
         "processes.py",  # pid file and log of a worker, which are its own
-        "rollout/hosts/process/files.py",
-        "rollout/hosts/process/restart_act.py",
     },
     r"[tT]opics(\(.*\))?\.create\(|\.create_topics\(": {
         "acls/attempts.py",  # asks only whether it may
@@ -90,9 +87,9 @@ def test_each_row_names_commands_that_exist(leaf: Leaf) -> None:
 def test_the_names_are_those_of_the_code() -> None:
     names = " ".join(leaf.name for leaf in LEAVES)
     assert f"topic {journal_topic('<group>')}" in names
-    config, pid_file = Path("<worker's file>"), Path("<pid file>")
+    config = Path("<worker's file>")
     of_file = (backup_path(config), replacement_path(config), part_path(config), replacement_path(backup_path(config)))
-    for path in (*of_file, record_path(pid_file)):
+    for path in of_file:
         assert str(path) in names
     assert f"{STATE_FOLDER}/<worker>{RECORD_SUFFIX}" in names
     script = resources.files(service).joinpath("far_act.sh").read_text("utf-8")

@@ -21,8 +21,9 @@ from airflow_eos_provider.journal.records import (
     RolloutState,
 )
 from airflow_eos_provider.process_start import ProcessStart
-from airflow_eos_provider.rollout.hosts.process.leftovers import leftovers_of, require_no_restart
-from airflow_eos_provider.rollout.hosts.process.restart_act import ActKey, Phase, RestartRecord, record_path
+from airflow_eos_provider.rollout.hosts.choose import host_of
+from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of
+from airflow_eos_provider.rollout.hosts.service.far_act import record_path
 
 NOW = 1_800_000_000.0
 JOURNAL = Item("topic", "eos-rollout-g", "id-1", "history")
@@ -77,26 +78,32 @@ def worker(tmp_path: Path) -> WorkerDescription:
 
 def test_files_beside_a_workers_own_are_found_and_no_others(worker: WorkerDescription, tmp_path: Path) -> None:
     assert list(leftovers_of(worker)) == []
+    record = record_path(worker)
+    assert record is not None
+    record.parent.mkdir()
     ours = [
         tmp_path / "real" / "w1.properties.eos-backup",
         tmp_path / "real" / ".w1.properties.eos-new",
-        tmp_path / "w1.pid.eos-restart",
-        tmp_path / ".w1.pid.eos-restart.4711",
+        tmp_path / "real" / ".w1.properties.eos-part",
+        record.with_suffix(".claim.boot.1.2"),
+        record,
     ]
-    for path in [*ours, tmp_path / "w1.pid", tmp_path / "w2.pid.eos-restart", tmp_path / "w1.properties.bak"]:
+    for path in [*ours, tmp_path / "w1.pid", record.with_name("w2.restart"), tmp_path / "w1.properties.bak"]:
         path.touch()
     assert list(leftovers_of(worker)) == ours
 
 
-def test_nothing_is_removed_while_a_worker_is_being_restarted(worker: WorkerDescription) -> None:
-    require_no_restart(worker)
-    assert worker.pid_file is not None
-    record = RestartRecord(ActKey("r1"), str(ProcessStart.of_this_process()), Phase.STARTING)
-    record.write(record_path(worker.pid_file))
-    with pytest.raises(RefusedError, match="is being restarted"):
-        require_no_restart(worker)
-    replace(record, phase=Phase.DONE).write(record_path(worker.pid_file))
-    require_no_restart(worker)
+def test_a_restart_that_is_under_way_is_seen(worker: WorkerDescription) -> None:
+    """Nothing is removed then."""
+    record, me = record_path(worker), ProcessStart.of_this_process()
+    assert record is not None
+    record.parent.mkdir()
+    for phase, seen in (("starting", "a restart of rollout r1 is starting"), ("done", None)):
+        record.write_text(
+            f"schema 1\nact a\nrollout r1\nreplaces \nsha256 c\nhelper {me.pid} {me.ticks} {me.boot}\nphase {phase}\n"
+            "pid 0\nticks 0\nfailure \ncode \nlog_from 0\ndetail \nend\n"
+        )
+        assert host_of(worker).observe().restart == seen
 
 
 def test_a_lease_that_has_run_out_holds_nothing() -> None:

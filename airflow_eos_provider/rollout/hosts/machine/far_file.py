@@ -641,7 +641,9 @@ class FarFile:
     # What stands against a change.
 
     def _first(self, checks: Sequence[Callable[[_Look], Obstacle | None]], look: _Look) -> Obstacle | None:
-        """The first of these that finds something. They are asked side by side: each waits for the machine."""
+        """The first of these that finds something; asked side by side where each waits for its machine."""
+        if not self._machine.name:
+            return next((found for check in checks if (found := check(look)) is not None), None)
         with ThreadPoolExecutor(len(checks), thread_name_prefix="far-file") as pool:
             answers = [pool.submit(check, look) for check in checks]
             return next((found for answer in answers if (found := answer.result()) is not None), None)
@@ -755,15 +757,16 @@ class FarFile:
 
     def _full_disk(self, folder: PurePosixPath, needed: int) -> Obstacle | None:
         """Too little space for a new file; also where less than one of the smallest blocks is free."""
-        answer = self._machine.run(("df", "--output=avail,iavail,target", "-B1", "--", str(folder)))
+        answer = self._machine.run(("df", "--output=avail,itotal,iavail,target", "-B1", "--", str(folder)))
         fields = answer.out.decode("utf-8", "surrogateescape").splitlines()[-1:] or [""]
-        found = re.match(r"\s*(\d+)\s+(\d+|-)\s+(.*)", fields[0])
+        found = re.match(r"\s*(\d+)\s+(\d+|-)\s+(\d+|-)\s+(.*)", fields[0])
         if not answer.ok or found is None:
             return None
-        free, entries, point = int(found[1]), found[2], found[3]
-        if free >= max(needed, 4096) and entries != "0":
+        free, point = int(found[1]), found[4]
+        is_out_of_entries = found[3] == "0" and found[2] != "0"  # some file systems, such as Btrfs, count none
+        if free >= max(needed, 4096) and not is_out_of_entries:
             return None
-        what = f"{free} bytes are free" if entries != "0" else "no file can be made any more (no inode is free)"
+        what = f"{free} bytes are free" if not is_out_of_entries else "no file can be made any more (no inode is free)"
         return _change(f"on the file system {point} of {self._shown(folder)} {what}", "free some space there")
 
     # Words.

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import timedelta, timezone, tzinfo
 from pathlib import PurePosixPath
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from airflow_eos_provider.connect.startup_log import (
     LIMIT_BYTES,
@@ -226,3 +227,11 @@ def zone_at(machine: Machine, moment: float, *, variable: str = "") -> tzinfo | 
         return None
     offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
     return timezone(-offset if found[1] == "-" else offset)
+
+
+def zone_named(variable: str) -> tzinfo | None:
+    """The time zone that ``TZ`` names; None for this machine's, also where none has that name."""
+    try:
+        return ZoneInfo(variable.removeprefix(":")) if variable else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None

@@ -6,10 +6,14 @@ machine's own clock, and come with the offset of that clock from this machine's.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import posixpath
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from airflow_eos_provider.rollout.hosts.machine.machine import CommandError, Machine
 
@@ -220,6 +224,9 @@ class CommandLines:
         return replace(chosen, command_line=words), bool(readers) if lines else None
 
     def _read(self, pids: Sequence[int]) -> dict[int, tuple[str, tuple[str, ...]]]:
+        if not self._machine.name:
+            lines = {pid: words_here(pid) for pid in pids}
+            return {pid: (_folder_here(pid), line) for pid, line in lines.items() if line}
         words = ["/bin/sh", "-c", _COMMAND_LINES, "sh", *(str(pid) for pid in pids)]
         answer = self._machine.run(words)
         parts = parts_of(answer.out)
@@ -227,8 +234,7 @@ class CommandLines:
         for pid in pids:
             folder, _, line = parts.get(str(pid), b"").partition(b"\n")
             if line:
-                words_of = tuple(word.decode("utf-8", "surrogateescape") for word in line.rstrip(b"\0").split(b"\0"))
-                found[pid] = (folder.decode("utf-8", "surrogateescape"), words_of)
+                found[pid] = (folder.decode("utf-8", "surrogateescape"), words_of(line))
         return found
 
 
@@ -259,6 +265,55 @@ def look_at_processes(machine: Machine, *, clock: Callable[[], float]) -> FarPro
     sent_at = clock()
     answer = machine.run(["/bin/sh", "-c", f"{BEGIN_PROBE} {END_OF_PROBE}", "sh"])
     return processes_of(parts_of(answer.out), sent_at=sent_at, answered_at=clock())
+
+
+def words_of(command_line: bytes) -> tuple[str, ...]:
+    """The words of a command line as ``/proc/PID/cmdline`` has it."""
+    text = command_line.decode("utf-8", "surrogateescape")
+    return tuple(text.removesuffix("\0").split("\0")) if text else ()
+
+
+def line_here(pid: int) -> bytes:
+    """The command line of a process of this machine, as ``/proc`` has it; empty where it has ended."""
+    return _read_here(f"/proc/{pid}/cmdline")
+
+
+def words_here(pid: int) -> tuple[str, ...]:
+    """The words of the same."""
+    return words_of(line_here(pid))
+
+
+def processes_here() -> FarProcesses:
+    """The processes of this machine as they are now, read without a command."""
+    now = time.time()
+    stats = [_read_here(f"/proc/{entry}/stat") for entry in os.listdir("/proc") if entry.isdecimal()]  # noqa: PTH208
+    parts = {
+        "begun": f"{now:.9f}".encode(),
+        "uptime": f"{time.clock_gettime(time.CLOCK_BOOTTIME):.9f}".encode(),
+        "ticks": str(os.sysconf("SC_CLK_TCK")).encode(),
+        "boot": _read_here("/proc/sys/kernel/random/boot_id"),
+        "stat": b"".join(stats).replace(b"/", b"_"),
+    }
+    return processes_of(parts, sent_at=now, answered_at=now)
+
+
+def _read_here(path: str) -> bytes:
+    """A file of ``/proc``; without ``pathlib``, for there are hundreds of them in a look."""
+    chunks = []
+    with contextlib.suppress(OSError):
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while chunk := os.read(file, 1 << 16):
+                chunks.append(chunk)
+        finally:
+            os.close(file)
+    return b"".join(chunks)
+
+
+def _folder_here(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return str(Path(f"/proc/{pid}/cwd").readlink())
+    return ""
 
 
 def _stats(text: bytes) -> Iterator[tuple[int, str, str, int, int]]:

@@ -73,11 +73,13 @@ class Answer:
         such program.
     :param out: its standard output; it may hold secrets.
     :param err: its standard error.
+    :param warning: in words, what a command that was detached is not safe from; empty if nothing is known.
     """
 
     exit_code: int
     out: bytes = field(repr=False)
     err: bytes = field(repr=False)
+    warning: str = ""
 
     @property
     def ok(self) -> bool:
@@ -95,7 +97,7 @@ class Machine(Protocol):
 
     @property
     def name(self) -> str:
-        """What a person knows it by: ``connect-1``; empty for this machine."""
+        """What a person knows it by: ``connect-1``; empty for this machine, whose ``/proc`` is read directly."""
         ...
 
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:

@@ -1,9 +1,8 @@
-"""This machine: commands are processes of this one."""
+"""This machine: commands are processes of this one, but for those that only read a file."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import selectors
 import signal
@@ -24,8 +23,7 @@ from airflow_eos_provider.rollout.hosts.machine.machine import (
     checked_words,
     too_much_output,
 )
-
-log = logging.getLogger(__name__)
+from airflow_eos_provider.rollout.hosts.machine.read_here import read_here
 
 #: How long the first part of a command that leaves its caller may take, seconds.
 HAND_OVER_SECONDS = 30.0
@@ -48,6 +46,8 @@ class ThisMachine:
         as another user by sudo is not, and goes on. It is not waited for.
         """
         command = checked_words(words)
+        if (out := read_here(command)) is not None:
+            return Answer(0, out, b"")
         try:
             process = subprocess.Popen(
                 command,
@@ -73,8 +73,6 @@ class ThisMachine:
         """
         command = checked_words(words)
         way = _first_that_works(command)
-        if way.warning:
-            log.warning("%s", way.warning)
         # Files, not pipes: what goes on in the background may hold them open, and nothing waits for that.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             try:
@@ -93,7 +91,7 @@ class ThisMachine:
                 return _not_started(command[0], error)
             except subprocess.TimeoutExpired:
                 raise _too_slow(command[0], HAND_OVER_SECONDS) from None
-            return Answer(result.returncode, _read(out), _read(err))
+            return Answer(result.returncode, _read(out), _read(err), way.warning)
 
 
 class _Exchange:

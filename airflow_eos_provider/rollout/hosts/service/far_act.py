@@ -2,8 +2,9 @@
 
 The act is carried out by ``far_act.sh``, a shell of its own on that machine, so that it ends in a running worker or in
 a recorded failure, whatever becomes of the controller, the connection and the login that have begun it. The record
-stands in ``${XDG_STATE_HOME:-$HOME/.local/state}/airflow_eos_provider`` of the login's user there; it holds no variable
-of the worker's. Whoever controls the roll waits for the record's end, reports it, and removes it.
+stands in a folder ``airflow_eos_provider`` beside the worker's pid file; where the description has none, in
+``${XDG_STATE_HOME:-$HOME/.local/state}`` of the login's user. It holds no variable of the worker's. Whoever controls
+the roll waits for the record's end, reports it, and removes it.
 
 The script reads what is to be done as lines of its standard input: no word and no variable is part of a script or of a
 command line.
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import resources
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -56,8 +58,7 @@ _WATCH_SECONDS = 5.0
 
 _LOOK_SECONDS = 0.2
 
-#: Where records stand, below ``$XDG_STATE_HOME`` or ``~/.local/state`` of the login's user, and their suffix, as
-#: ``far_act.sh`` has them. Changing them breaks restarts in flight.
+#: The folder of records, and their suffix, as ``far_act.sh`` has them. Changing them breaks restarts in flight.
 STATE_FOLDER, RECORD_SUFFIX = "airflow_eos_provider", ".restart"
 
 #: The shell of every machine; a test takes others, too.
@@ -70,7 +71,7 @@ _END_OF_SCRIPT = "# end of script"
 
 #: Reads the script, and carries it out. ``read`` takes no byte beyond its line, so the rest is left to the script.
 _LOAD = (
-    "op=$1; name=$2; n=$(printf '\\n_'); n=${n%_}; script=; "
+    "op=$1; name=$2; state=$3; shift 3; n=$(printf '\\n_'); n=${n%_}; script=; "
     f"while IFS= read -r line && [ \"$line\" != '{_END_OF_SCRIPT}' ]; do script=$script$line$n; done; "
     'eval "$script"'
 )
@@ -254,6 +255,8 @@ class FarActs:
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         self._machine = machine
         self._name = record_name(worker)
+        self._state = str(worker.pid_file.parent) if worker.pid_file is not None else ""
+        self._path = record_path(worker)
         self._where = machine.name or "this machine"
 
     def look(self) -> RecordLook:
@@ -262,6 +265,8 @@ class FarActs:
         :raises MachineLostError: the machine cannot be reached.
         :raises RefusedError: it cannot be read.
         """
+        if not self._machine.name and self._path is not None and not self._path.exists():
+            return RecordLook(None, str(self._path))
         return self._parsed(self._machine.run(self._words("show"), stdin=_script()))
 
     def begin(self, task: FarTask, on_event: OnEvent) -> Beginning:
@@ -273,7 +278,7 @@ class FarActs:
         :raises MachineLostError: the machine is lost, and it is not known whether it has begun.
         """
         stdin = _script(of_act=True) + task.to_bytes()
-        words = [SHELL, "-c", _BEGIN, SHELL, _LOAD, "eos-restart", "begin", self._name]
+        words = [SHELL, "-c", _BEGIN, SHELL, _LOAD, "eos-restart", "begin", self._name, self._state]
         try:
             answer = self._machine.detached(words, stdin=stdin)
         except MachineLostError as error:
@@ -285,6 +290,8 @@ class FarActs:
                 return Beginning.BEGUN
             # An order that is given twice is carried out once: the record knows it.
             answer = self._machine.detached(words, stdin=stdin)
+        if answer.warning:
+            on_event(RestartEvent(answer.warning))
         said = answer.out.decode("utf-8", "replace").strip().rpartition("\n")[2]
         if said not in set(Beginning):
             raise self._refusal(said, answer)
@@ -331,7 +338,7 @@ class FarActs:
                 time.sleep(_LOOK_SECONDS)
 
     def _words(self, op: str) -> list[str]:
-        return [SHELL, "-c", _LOAD, "eos-restart", op, self._name]
+        return [SHELL, "-c", _LOAD, "eos-restart", op, self._name, self._state]
 
     def _parsed(self, answer: Answer) -> RecordLook:
         lines = answer.out.decode("utf-8", "replace").split("\n")  # as the shell does; splitlines() has other ends, too
@@ -425,6 +432,13 @@ def record_name(worker: WorkerDescription) -> str:
     """The name under which a worker's record stands on its machine. Changing it breaks restarts in flight."""
     digest = hashlib.sha256(f"{worker.worker_id}\0{worker.config}".encode()).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9-]', '_', worker.worker_id)}-{digest}"
+
+
+def record_path(worker: WorkerDescription) -> Path | None:
+    """Where the record of a worker that is started stands; None where only its machine knows."""
+    if worker.pid_file is None:
+        return None
+    return worker.pid_file.parent / STATE_FOLDER / f"{record_name(worker)}{RECORD_SUFFIX}"
 
 
 def listening_at(url: str) -> str:

@@ -5,7 +5,7 @@
 
 boot_id=
 read -r boot_id </proc/sys/kernel/random/boot_id
-folder=${XDG_STATE_HOME:-${HOME:-/nonexistent}/.local/state}/airflow_eos_provider
+folder=${state:-${XDG_STATE_HOME:-${HOME:-/nonexistent}/.local/state}}/airflow_eos_provider
 record=$folder/$name.restart
 newline='
 '
@@ -18,7 +18,7 @@ look_at_clock() {
 
 pause() { sleep 0.1 2>/dev/null || sleep 1; }
 
-# The stat line of a pid, split: $state, $parent and $ticks. False where there is no such process, or only a zombie; one
+# The stat line of a pid: $ticks. False where there is no such process, or only a zombie; one
 # with more threads than the ended one is still at work.
 look_at() {
   ticks=
@@ -30,7 +30,7 @@ look_at() {
   set +f
   [ $# -ge 20 ] || return 1
   case $1 in X | x) return 1 ;; Z) [ "${18}" -gt 1 ] || return 1 ;; esac
-  state=$1 parent=$2 ticks=${20}
+  ticks=${20}
 }
 
 is_same() { look_at "$1" && [ "$ticks" = "$2" ]; }
@@ -90,8 +90,8 @@ forget() {
 
 case $op in
 show) show && exit ;;
-watch) watch_record "$3" "$4" && exit ;;
-forget) forget "$3" && exit ;;
+watch) watch_record "$1" "$2" && exit ;;
+forget) forget "$1" && exit ;;
 esac
 
 # --- the act ---------------------------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
-"""A worker of another machine that nobody owns: its description's start command starts it there.
+"""A worker that nobody owns: its description's start command starts it, on this machine or another one.
 
 It is known by its pid file, else by its very start command. A restart stops it by signals and starts it anew, by a
-shell of its machine that outlives the connection; see ``far_act.py``.
+shell of its machine that outlives its caller; see ``far_act.py``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -18,24 +18,15 @@ from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.redaction import remember
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, Permit, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, how_to_start, launch_of
-from airflow_eos_provider.rollout.hosts.machine.far_process import (
-    BEGIN_PROBE,
-    END_OF_PROBE,
-    CommandLines,
-    FarProcess,
-    FarProcesses,
-    as_word,
-    names_path,
-    parts_of,
-    processes_of,
-)
+from airflow_eos_provider.rollout.hosts.machine.far_process import CommandLines, FarProcess, names_path
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
-from airflow_eos_provider.rollout.hosts.ownership import SHELLS, ProcessView, obstacles
+from airflow_eos_provider.rollout.hosts.ownership import SHELLS, obstacles
 from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
-from airflow_eos_provider.rollout.hosts.service.far_act import ActKey, FarTask, listening_at
+from airflow_eos_provider.rollout.hosts.service.far_act import ActKey, FarTask
 from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart, restarted_by, under_way
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
+from airflow_eos_provider.rollout.hosts.service.started_look import LookByScript, Looker, LookHere, StartedLook
 
 #: Option of ``connect-distributed.sh`` to end at once and let the worker run on.
 _DAEMON = "-daemon"
@@ -48,42 +39,6 @@ _LOOKS, _LOOK_SECONDS = 5, 0.2
 
 #: Programs that start scripts are written for.
 _INTERPRETERS = (*sorted(SHELLS), "python", "perl", "ruby")
-
-#: Its arguments: config, pid file, log, working folder, program, the worker's own PATH, and where it listens. A view of
-#: a process is what tells whose it is; views are taken of this shell, and of the worker and those above it.
-_LOOK = (
-    as_word(
-        BEGIN_PROBE
-        + """
-    config=$1; pid_file=$2; log=$3; cwd=$4; program=$5; path=$6; listen=$7;
-    part config; readlink -f -- "$config";
-    part pid_at; stat -L -c %Y -- "$pid_file" 2>/dev/null;
-    part pid; head -c 100 -- "$pid_file" 2>/dev/null;
-    part closed; if [ -e "$pid_file" ] && [ ! -r "$pid_file" ]; then echo closed; fi;
-    part listens; grep -E "^ *[0-9]+: ($listen) [0-9A-F]+:[0-9A-F]+ 0A " /proc/self/net/tcp /proc/self/net/tcp6;
-    part unwritable; for file in "$log" "$pid_file"; do
-    if [ -e "$file" ]; then [ -f "$file" ] && [ -w "$file" ] || echo "$file"; fi; done;
-    folder=${pid_file%/*}; [ ! -d "$folder" ] || [ -w "$folder" ] || echo "$folder";
-    folder=${log%/*}; [ -e "$log" ] || [ ! -d "$folder" ] || [ -w "$folder" ] || echo "$folder";
-    part wrong; [ -d "$cwd" ] || echo cwd; command -v setsid >/dev/null || echo setsid;
-    (cd "$cwd" 2>/dev/null; PATH=${path:-$PATH}; command -v "$program" >/dev/null) || echo program;
-    view() { part "view $1"; cat "/proc/$1/stat"; part "status $1"; grep -E '^Uid:' "/proc/$1/status";
-    stat -c 'User: %U' "/proc/$1"; for kind in pid mnt; do
-    link=$(readlink "/proc/$1/ns/$kind") && echo "$kind: $link"; done;
-    part "cgroup $1"; cat "/proc/$1/cgroup"; part "line $1"; cat "/proc/$1/cmdline"; };
-    echo; part self; echo "$$"; view "$$" 2>/dev/null;
-    pid=$(head -n 1 -- "$pid_file" 2>/dev/null); steps=0;
-    case $pid in ''|*[!0-9]*) pid=0;; esac;
-    while [ "$pid" -gt 0 ] && [ "$steps" -lt 16 ]; do view "$pid" 2>/dev/null; steps=$((steps + 1));
-    above=; while read -r key value; do case $key in PPid:) above=$value;; esac; done 2>/dev/null <"/proc/$pid/status";
-    pid=${above:-0}; done;
-    """
-    )
-    + END_OF_PROBE
-)
-
-#: Prints the pids of the processes whose command line has a word in it.
-_FIND = 'grep -lasF -e "$1" /proc/[0-9]*/cmdline | cut -d / -f 3'
 
 _WORDS = {
     "cwd": "its working folder {cwd} does not exist on {where}",
@@ -98,13 +53,13 @@ class StartedFacts(ServiceFacts):
 
     :param top: the first process of the worker's family.
     :param is_own: whether its command line names the worker's file or is its start command.
-    :param listens: whether anything listens at the worker's port.
+    :param held_by: in words, another process that listens at the worker's address; empty if none is known.
     :param pid_file_said: the pid file's first word.
     """
 
     top: FarProcess | None = field(default=None, repr=False)
     is_own: bool = False
-    listens: bool = False
+    held_by: str = ""
     pid_file_said: str = ""
 
 
@@ -121,6 +76,7 @@ class StartedService:
         self._worker = worker
         self.address = worker.url
         self._command_lines = CommandLines(machine)
+        self._looker: Looker = LookByScript(machine, worker) if machine.name else LookHere(worker)
         self._restart = FarRestart(machine, worker, self.look, self._task)
         remember(worker.env)
 
@@ -168,46 +124,40 @@ class StartedService:
 
     def _look_once(self) -> StartedFacts:
         worker = self._worker
-        sent_at = time.time()
-        arguments = (
-            *(str(each or "") for each in (worker.config, worker.pid_file, worker.log)),
-            str(worker.cwd or "/"),
-        )
-        program = worker.start[0] if worker.start else ""
-        words = (*arguments, program, worker.env.get("PATH", ""), listening_at(self.address))
-        parts = parts_of(self._machine.run(["/bin/sh", "-c", _LOOK, "sh", *words]).out)
-        processes = processes_of(parts, sent_at=sent_at, answered_at=time.time())
-        pid = _named_pid(parts, processes) or self._find(processes)
-        family = processes.family(pid) if pid else ()
-        paths = (str(worker.config or ""), _text(parts, "config"))
+        look = self._looker.look(self.address)
+        pid = _named_pid(look)
+        if pid is None and (pid := self._find(look)) is not None:
+            look = self._looker.look(self.address, pid=pid)
+        family = look.processes.family(pid) if pid else ()
+        paths = (str(worker.config or ""), look.config)
 
         def names(line: Sequence[str], folder: str) -> bool:
             return names_path(line, folder or str(worker.cwd or ""), paths)
 
         process, reads_file = self._command_lines.reader(family, names)
-        views = dict(_views(parts))
-        listens = bool(parts.get("listens", b"").strip())
-        top = self._top(family[0], processes, views) if family else None
+        top = self._top(family[0], look) if family else None
+        found = tuple(self._owners(family, top, look))
+        held_by = "" if found else self._looker.rival(family, look, self.address)
         record = self._restart.record()
         return StartedFacts(
             process=process,
             token=StartToken(process.start) if process else NOT_RUNNING,
             reads_file=reads_file,
-            state="" if process else self._state(parts, listens=listens),
-            stopped=process is None and not listens and worker.pid_file is not None and not parts.get("closed"),
+            state="" if process else self._state(look, held_by),
+            stopped=process is None and not held_by and worker.pid_file is not None and not look.is_closed,
             runs_as=f"pid {process.pid}" if process else "",
-            details={"pid": process.pid if process else None, "machine": self._where},
-            problem="; ".join(self._gaps(parts)) or None,
-            obstacles=tuple(self._obstacles(parts, family, top, views)),
+            details=self._details(process),
+            problem="; ".join(self._gaps(look)) or None,
+            obstacles=(*found, *self._obstacles(family, look, held_by)),
             restart=under_way(record),
             restarted=restarted_by(record, top),
-            variables=worker.env,
+            variables=self._looker.variables(process) if process else worker.env,
             variable_sources=dict.fromkeys(worker.env, "the cluster description"),
-            clock_offset=processes.clock_offset,
+            clock_offset=look.processes.clock_offset,
             top=top,
             is_own=bool(reads_file) or (process is not None and process.command_line == worker.start),
-            listens=listens,
-            pid_file_said=" ".join(_text(parts, "pid").partition("\n")[0].split()[:1]),
+            held_by=held_by,
+            pid_file_said=look.pid_said,
         )
 
     def launch_now(self, facts: ServiceFacts) -> Launch:
@@ -253,9 +203,9 @@ class StartedService:
                 f"{worker.worker_id} cannot be started: {facts.problem}.",
                 remedy="Complete the worker in the cluster description.",
             )
-        if facts.process is None and facts.listens:
+        if facts.process is None and facts.held_by:
             raise RefusedError(
-                f"{worker.worker_id} is held by another process on {self._where}, "
+                f"{worker.worker_id} is held by {facts.held_by} on {self._where}, "
                 f"which the pid file {worker.pid_file} does not name.",
                 remedy="Look what that process is. If it is this worker, write its pid into the pid file.",
             )
@@ -285,30 +235,26 @@ class StartedService:
             env=worker.env,
         )
 
-    def _find(self, processes: FarProcesses) -> int | None:
+    def _find(self, look: StartedLook) -> int | None:
         """The pid of the process whose command line is the start command, with the worker's file in it.
 
         Finds a worker whose pid file is stale: restarted manually, or by a restart that was killed.
         """
         worker = self._worker
-        if worker.config is None or str(worker.config) not in worker.start:
+        paths = (str(worker.config or ""), look.config)
+        if worker.config is None or worker.pid_file is None or not names_path(worker.start, str(worker.cwd), paths):
             return None
-        answer = self._machine.run(["/bin/sh", "-c", _FIND, "sh", str(worker.config)])
-        found = []
-        for pid in answer.out.decode("ascii", "replace").split():
-            if pid.isdigit() and int(pid) in processes.by_pid:
-                line = self._machine.run(["cat", f"/proc/{pid}/cmdline"]).out
-                if _words(line) == worker.start:
-                    found.append(int(pid))
+        lines = self._looker.lines_with(worker.config.name, look.processes)
+        found = [pid for pid, line in lines if line == worker.start]
         return found[0] if len(found) == 1 else None
 
-    def _top(self, first: FarProcess, processes: FarProcesses, views: Mapping[int, _View]) -> FarProcess:
+    def _top(self, first: FarProcess, look: StartedLook) -> FarProcess:
         """Above the given process, as far as the worker's own start command goes: a start script that stays."""
         top = first
-        while (above := views.get(top.parent)) is not None and top.parent > 1 and self._is_start_command(above.line):
-            top = processes.by_pid.get(top.parent, top)
-            if top.pid != above.view.pid:
+        while (above := look.views.get(top.parent)) is not None and top.parent > 1:
+            if not self._is_start_command(above.line) or top.parent not in look.processes.by_pid:
                 break
+            top = look.processes.by_pid[top.parent]
         return top
 
     def _is_start_command(self, line: Sequence[str]) -> bool:
@@ -322,19 +268,29 @@ class StartedService:
             return False
         return PurePosixPath(line[first]).name == PurePosixPath(start[0]).name
 
-    def _obstacles(
-        self,
-        parts: Mapping[str, bytes],
-        family: Sequence[FarProcess],
-        top: FarProcess | None,
-        views: Mapping[int, _View],
-    ) -> Iterator[Obstacle]:
-        own = int(_text(parts, "self") or 0)
-        here, view = views.get(own), views.get(top.pid) if top else None
+    def _owners(self, family: Sequence[FarProcess], top: FarProcess | None, look: StartedLook) -> Iterator[Obstacle]:
+        """Who else owns the worker's process."""
+        here, view = look.views.get(look.me), look.views.get(top.pid) if top else None
         if here is not None and view is not None:
-            parent = views.get(view.view.parent)
-            yield from obstacles(view.view, parent.view if parent else None, here.view, frozenset({own}))
-        for path in _text(parts, "unwritable").splitlines():
+            parent = look.views.get(view.view.parent)
+            yield from obstacles(view.view, parent.view if parent else None, here.view, look.above)
+        foreign = self._looker.foreign(family)
+        if foreign is not None:
+            what = f"pid {foreign.pid}, which belongs to the worker, may not be stopped by this user"
+            yield Obstacle("restart", what, "run this as a user who may stop it")
+
+    def _obstacles(self, family: Sequence[FarProcess], look: StartedLook, held_by: str) -> Iterator[Obstacle]:
+        if family and held_by:
+            what = (
+                f"{self._worker.pid_file} names pid {family[0].pid}, but the worker's port is held by {held_by}, which "
+                "that one has not started: the worker runs twice, or the pid file is wrong"
+            )
+            remedy = (
+                "if that is a proxy, let 'listeners' of its properties file name the worker's own port; else end what "
+                "does not belong there, and write the worker's pid into its pid file"
+            )
+            yield Obstacle("restart", what, remedy)
+        for path in look.unwritable:
             what = f"{path} on {self._where} may not be written by this login"
             yield Obstacle("restart", what, "let this login write it, or log in as the user who runs the worker")
         for member in family:
@@ -343,13 +299,13 @@ class StartedService:
                 yield Obstacle("answer", what, f"continue it: kill -CONT {member.pid}")
                 break
 
-    def _gaps(self, parts: Mapping[str, bytes]) -> Iterator[str]:
+    def _gaps(self, look: StartedLook) -> Iterator[str]:
         """What the description lacks for a roll, in words."""
         worker = self._worker
         for name in ("config", "log", "pid_file", "start"):
             if not getattr(worker, name):
                 yield f"it has no '{name}'"
-        wrong = _text(parts, "wrong").split()
+        wrong = [*look.wrong]
         if "cwd" in wrong and "program" in wrong:
             wrong.remove("program")
         for word in wrong if worker.start else ():
@@ -357,63 +313,25 @@ class StartedService:
         if _DAEMON in worker.start:
             yield f"its start command leaves the worker to itself ({_DAEMON}), so nobody knows its process"
 
-    def _state(self, parts: Mapping[str, bytes], *, listens: bool) -> str:
+    def _state(self, look: StartedLook, held_by: str) -> str:
         pid_file = self._worker.pid_file
         if pid_file is None:
             return "its process is not known: the description has no pid_file"
-        if parts.get("closed"):
+        if look.is_closed:
             return f"its pid file {pid_file} cannot be read on {self._where}"
-        held = ", but its port is held by another process" if listens else ""
+        held = f", but its port is held by {held_by}" if held_by else ""
         return f"{pid_file} names no live process on {self._where}{held}"
 
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    view: ProcessView
-    line: tuple[str, ...] = field(repr=False)
+    def _details(self, process: FarProcess | None) -> dict[str, object]:
+        details: dict[str, object] = {"pid": process.pid if process else None}
+        return {**details, "machine": self._machine.name} if self._machine.name else details
 
 
-def _named_pid(parts: Mapping[str, bytes], processes: FarProcesses) -> int | None:
+def _named_pid(look: StartedLook) -> int | None:
     """The process that the pid file names, if it still runs and is older than the file."""
-    pid, written_at = _text(parts, "pid").partition("\n")[0].strip(), _text(parts, "pid_at")
-    if not pid.isdecimal() or not written_at.isdecimal():
+    if not look.pid_said.isdecimal() or look.pid_at is None:
         return None
-    process = processes.by_pid.get(int(pid))
-    if process is None or process.started_at > int(written_at) + 1 + _PID_FILE_SECONDS:
+    process = look.processes.by_pid.get(int(look.pid_said))
+    if process is None or process.started_at > look.pid_at + _PID_FILE_SECONDS:
         return None
     return process.pid
-
-
-def _views(parts: Mapping[str, bytes]) -> Iterator[tuple[int, _View]]:
-    for name, content in parts.items():
-        if not name.startswith("view ") or not content.strip():
-            continue
-        pid = name.removeprefix("view ")
-        numbers = content.rpartition(b")")[2].split()
-        status = dict(
-            line.partition(": ")[::2] for line in _text(parts, f"status {pid}").replace("\t", " ").splitlines()
-        )
-        uids = status.get("Uid", "").split()
-        if len(numbers) < 4 or len(uids) < 2:
-            continue
-        cgroups = _text(parts, f"cgroup {pid}").splitlines()
-        view = ProcessView(
-            pid=int(pid),
-            name=content.partition(b"(")[2].rpartition(b")")[0].decode("utf-8", "replace"),
-            uid=int(uids[1]),
-            parent=int(numbers[1]),
-            session=int(numbers[3]),
-            cgroups=tuple(line.split(":", 2)[2] for line in cgroups if line.count(":") >= 2),
-            namespaces={kind: status[kind] for kind in ("pid", "mnt") if kind in status},
-            user=status.get("User", ""),
-        )
-        yield view.pid, _View(view, _words(parts.get(f"line {pid}", b"").removesuffix(b"\n")))
-
-
-def _words(line: bytes) -> tuple[str, ...]:
-    text = line.decode("utf-8", "surrogateescape")
-    return tuple(text.removesuffix("\0").split("\0")) if text else ()
-
-
-def _text(parts: Mapping[str, bytes], name: str) -> str:
-    return parts.get(name, b"").decode("utf-8", "surrogateescape").strip()

@@ -1,4 +1,4 @@
-"""A worker on another machine of which nobody has said who owns its process: its file is read, and it is not rolled."""
+"""A worker of which nobody has said who owns its process: its file is read, and it is not rolled."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
-_PROBLEM = "it has no 'service'"
-
 
 class UndescribedService:
     """A :class:`~airflow_eos_provider.rollout.hosts.service.service.Service` that knows no process.
@@ -26,21 +24,23 @@ class UndescribedService:
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         self._worker = worker
+        self._problem = "it has no 'service'" if machine.name else "its process is not known: it has no 'pid_file'"
         self.launch = Launch()
-        self.how_to_start = f"start {worker.worker_id} on {machine.name} as it is always started"
+        on_machine = f" on {machine.name}" if machine.name else ""
+        self.how_to_start = f"start {worker.worker_id}{on_machine} as it is always started"
         self.log = str(worker.log or "")
         self.commands: tuple[Command, ...] = ()
         self.log_commands: tuple[Command, ...] = ()
 
     def look(self) -> ServiceFacts:
         """Nothing is known of its process, not even whether it runs."""
-        return ServiceFacts(problem=_PROBLEM)
+        return ServiceFacts(problem=self._problem)
 
     def launch_now(self, facts: ServiceFacts) -> Launch:
         return self.launch
 
     def startup(self, facts: ServiceFacts) -> StartupLog:
-        return StartupLog(None, _PROBLEM)
+        return StartupLog(None, self._problem)
 
     def restart(
         self,
@@ -58,7 +58,7 @@ class UndescribedService:
         :raises ConfigurationError: always.
         """
         raise ConfigurationError(
-            f"{self._worker.worker_id} cannot be restarted: {_PROBLEM}.",
+            f"{self._worker.worker_id} cannot be restarted: {self._problem}.",
             expected="service: {systemd: UNIT}, {command: {…}} or {start: […]}",
             remedy="Say in the cluster description who owns its process; see docs/cluster-file.md.",
         )

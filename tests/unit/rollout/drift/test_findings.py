@@ -15,8 +15,8 @@ from airflow_eos_provider.connect.topics.config_topic import TaskSet
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.rollout.drift.findings import findings
+from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import Obstacle
-from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 from airflow_eos_provider.rollout.observe.reported_states import unsettled
 from airflow_eos_provider.rollout.observe.topic_progress import LogView
 
@@ -339,7 +339,7 @@ def by_url_only(cluster: Any, *worker_ids: str) -> None:
     """As 'eos discover' proposes workers of other machines."""
     for worker_id in worker_ids:
         described = WorkerDescription(f"http://{worker_id}")
-        facts = ProcessHost(described).observe()
+        facts = host_of(described).observe()
         observed = Observed(True, "as probed")
         cluster.worker(
             worker_id,
@@ -364,7 +364,7 @@ def test_workers_of_other_machines_are_one_finding_that_says_what_is_lacking(clu
 
 def test_a_worker_of_a_managed_service_is_watched_and_what_is_possible_there_is_said(cluster: Any) -> None:
     described = WorkerDescription("https://kc-shop.a.aivencloud.com:443")
-    facts = ProcessHost(described).observe()
+    facts = host_of(described).observe()
     cluster.worker(W2, worker=described, facts=facts)
 
     found = [finding for finding in findings(cluster.observe()) if "Aiven" in (finding.remedy or "")]

@@ -10,18 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from airflow_eos_provider.cli.discover import _write_new
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.processes import identify
-from airflow_eos_provider.rollout.hosts.process.discovery import (
+from airflow_eos_provider.rollout.hosts.discovery import (
     LocalWorker,
     find_local_worker,
     is_same_port,
     secret_words,
-    suspended_pid,
 )
 
 LISTENER = """
@@ -135,22 +132,6 @@ def test_a_proxy_at_the_advertised_port_is_not_taken_for_the_worker_behind_it(
         assert (found.pid, found.config, found.start[-1]) == (worker.pid, config, str(config))
         assert f"port {port} is held by process {proxy.pid} (" in found.remarks[0]
         worker.communicate(timeout=20)
-
-
-def test_a_process_that_is_suspended_is_known(start: Any, port: int) -> None:
-    process = identify(start(script="{command}\ntrue\n").pid)
-    assert process is not None
-    (listener,) = psutil.Process(process.pid).children()
-    assert suspended_pid(process.family()) is None
-    listener.suspend()
-    deadline = time.monotonic() + 20
-    try:
-        while listener.status() != psutil.STATUS_STOPPED:  # the signal takes effect when the process is next scheduled
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        assert suspended_pid(process.family()) == listener.pid
-    finally:
-        listener.resume()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from airflow_eos_provider.connect.topics.config_topic import ClusterState, Conne
 from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.rollout.hosts.host import HostFacts
-from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
+from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from airflow_eos_provider.rollout.observe import observer as observer_module
 from airflow_eos_provider.rollout.observe.observer import InternalTopics, Observer
 from airflow_eos_provider.rollout.observe.topic_watch import AT_ONCE, LogWatch
@@ -142,14 +142,14 @@ def test_connectors_are_asked_together_what_they_write_and_a_worker_that_is_gone
 
 def test_all_hosts_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     all_looked_at = threading.Barrier(WORKERS, timeout=GIVE_UP_SECONDS)
-    look = ProcessHost.observe
+    look = ServicedHost.observe
 
-    def observe(host: ProcessHost) -> HostFacts:
+    def observe(host: ServicedHost) -> HostFacts:
         all_looked_at.wait()
         return look(host)
 
     monkeypatch.setattr(observer_module, "HOSTS_SECONDS", GIVE_UP_SECONDS)
-    monkeypatch.setattr(ProcessHost, "observe", observe)
+    monkeypatch.setattr(ServicedHost, "observe", observe)
     nothing_listens = cluster_at(1)  # so the workers' own part takes no time
     problems = [worker.facts.problem or "" for worker in Observer(nothing_listens).observe().workers]
     assert ["it has no 'config'" in problem for problem in problems] == [True] * WORKERS
@@ -170,7 +170,7 @@ def test_hosts_that_hang_are_named_and_leave_time_for_what_is_read_after_them(
     released = threading.Event()
     given: list[float] = []
 
-    def observe(host: ProcessHost) -> HostFacts:
+    def observe(host: ServicedHost) -> HostFacts:
         released.wait(GIVE_UP_SECONDS)
         return host.unseen("nobody looks")
 
@@ -178,7 +178,7 @@ def test_hosts_that_hang_are_named_and_leave_time_for_what_is_read_after_them(
         given.append(timeout_seconds)
         raise UnreachableError("no broker")
 
-    monkeypatch.setattr(ProcessHost, "observe", observe)
+    monkeypatch.setattr(ServicedHost, "observe", observe)
     monkeypatch.setattr(observer_module, "LOOK_SECONDS", 6.0)
     monkeypatch.setattr(observer_module, "internal_topics", lambda *_: InternalTopics("configs", "offsets"))
     monkeypatch.setattr(observer_module, "read_cluster_state", read)
@@ -195,12 +195,12 @@ def test_hosts_that_hang_are_named_and_leave_time_for_what_is_read_after_them(
 def test_an_earlier_look_at_a_host_that_goes_on_is_waited_for(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
     released, looks = threading.Event(), []
 
-    def observe(host: ProcessHost) -> HostFacts:
+    def observe(host: ServicedHost) -> HostFacts:
         looks.append(host)
         released.wait(GIVE_UP_SECONDS)
         return host.unseen("seen")
 
-    monkeypatch.setattr(ProcessHost, "observe", observe)
+    monkeypatch.setattr(ServicedHost, "observe", observe)
     monkeypatch.setattr(observer_module, "LOOK_SECONDS", 3.0)
     observer = Observer(cluster_at(silent, workers=1))
     try:

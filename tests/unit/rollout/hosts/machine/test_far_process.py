@@ -122,6 +122,8 @@ def test_words_name_a_file_by_its_path_by_a_link_or_from_their_folder() -> None:
 
 
 class Counting(ThisMachine):
+    name = "another"  # so that it is asked by commands
+
     def __init__(self) -> None:
         self.commands: list[Sequence[str]] = []
 

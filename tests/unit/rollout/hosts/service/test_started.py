@@ -53,7 +53,9 @@ class Far:
 
     @property
     def record(self) -> Path:
-        return self.state / "airflow_eos_provider" / f"{far_act.record_name(self.worker)}.restart"
+        path = far_act.record_path(self.worker)
+        assert path is not None
+        return path
 
     def let(self, *options: str) -> None:
         """Give the worker's next starts these options."""
@@ -228,7 +230,7 @@ def test_a_permit_that_is_refused_leaves_all_as_it_was(running: Far) -> None:
 def test_a_port_that_another_process_holds_is_not_taken(far: Far) -> None:
     with socket.create_server(("127.0.0.1", int(far.worker.url.rpartition(":")[2]))):
         facts = far.service.look()
-        assert (facts.stopped, facts.listens) == (False, True)
+        assert (facts.stopped, facts.held_by) == (False, "another process")
         with pytest.raises(RefusedError, match="is held by another process"):
             far.restart()
 

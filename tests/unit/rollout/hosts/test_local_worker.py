@@ -1,6 +1,6 @@
-"""The process host against real files and real processes; a small Python program stands in for the JVM of a worker.
+"""A worker of this machine, with real files and real processes; a small Python program stands in for its JVM.
 
-(``tests/integration/test_process_host.py`` does the same with a real worker.)
+(``tests/integration/test_local_worker.py`` does the same with a real worker.)
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import resource
 import signal
 import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import psutil
@@ -30,22 +30,18 @@ from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import Observed, judge
 from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMovedError, RefusedError
-from airflow_eos_provider.process_start import ProcessStart
 from airflow_eos_provider.rollout.hosts import ownership
 from airflow_eos_provider.rollout.hosts.beside_unit import Way
+from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.edited_file import backup_path
-from airflow_eos_provider.rollout.hosts.host import WorkerStartError
-from airflow_eos_provider.rollout.hosts.process import (
-    detached_restart,
-    files,
-    restart_act,
-    restart_helper,
-    worker_process,
-)
-from airflow_eos_provider.rollout.hosts.process import restart as process_restart
-from airflow_eos_provider.rollout.hosts.process.detached_restart import HELPER
-from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
+from airflow_eos_provider.rollout.hosts.host import Host, HostFacts, WorkerStartError
+from airflow_eos_provider.rollout.hosts.machine import this_machine
+from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile
+from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
+from airflow_eos_provider.rollout.hosts.service import far_act
+from airflow_eos_provider.rollout.hosts.service.far_act import FarActs, FarRecord, Phase, RecordLook, record_path
+from tests.unit.rollout.hosts.service.supervisors import is_listening
 from tests.waiting import until
 
 #: Reads its properties file, prints its settings as Connect does, listens, and ends on SIGTERM unless set otherwise.
@@ -103,17 +99,31 @@ def wait_for(condition: Callable[[], object]) -> None:
     until(condition, "what has to happen", seconds=120, pause=0.02)
 
 
-def started(worker: WorkerDescription) -> ProcessHost:
-    host = ProcessHost(worker)
+def started(worker: WorkerDescription) -> Host:
+    host = host_of(worker)
     host.restart()
-    wait_for(lambda: worker_process.is_listening(worker.url))
+    wait_for(lambda: is_listening(worker))
     return host
 
 
-def restarted(host: ProcessHost, **arguments: Any) -> processes.ProcessIdentity:
+def process_of(facts: HostFacts) -> processes.ProcessIdentity | None:
+    """The worker's process; of one behind a wrapper, that one."""
+    pid = facts.details["pid"]
+    return processes.identify(pid) if isinstance(pid, int) else None
+
+
+def first_process(worker: WorkerDescription) -> processes.ProcessIdentity:
+    """The process that the pid file names."""
+    assert worker.pid_file is not None
+    found = processes.from_pid_file(worker.pid_file)
+    assert found is not None
+    return found
+
+
+def restarted(host: Host, **arguments: Any) -> processes.ProcessIdentity:
     """The process that a restart has started."""
     host.restart(**arguments)
-    found = host.observe().process
+    found = process_of(host.observe())
     assert found is not None
     return found
 
@@ -122,46 +132,22 @@ def forbid(_act: str) -> None:
     raise FencedError("Another controller has taken over.")
 
 
-@pytest.fixture
-def public_folder() -> Iterator[Path]:
-    """A folder with a worker's file that every user may read; pytest's own folders are private."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "w1.properties").write_bytes(BEFORE)
-        (folder / "w1.properties").chmod(0o644)
-        yield folder
-        folder.chmod(0o700)
-
-
-@contextlib.contextmanager
-def as_nobody() -> Iterator[None]:
-    """Lose root's power to write anywhere: file permissions mean nothing to root, and CI may run as root."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
 class TestSeeing:
     def test_a_stopped_worker_shows_its_file_and_how_it_will_join(self, worker: WorkerDescription) -> None:
-        facts = ProcessHost(worker).observe()
+        facts = host_of(worker).observe()
         assert facts.problem is None
         assert facts.digest == sha256(BEFORE)
         assert facts.properties["group.id"] == "g"
         assert facts.declared.mode is Mode.DISABLED
-        assert facts.process is None
+        assert process_of(facts) is None
         assert facts.running.alive is False
 
     def test_a_running_worker_shows_its_process_and_what_it_started_with(self, worker: WorkerDescription) -> None:
         before = time.time()
         host = started(worker)
         facts = host.observe()
-        assert facts.process is not None
-        assert facts.process.is_alive()
+        assert process_of(facts) is not None
+        assert process_of(facts).is_alive()
         assert facts.running.alive is True
         assert facts.running.mode is Mode.DISABLED
         assert facts.running.reads_file is True
@@ -188,7 +174,7 @@ class TestSeeing:
         new.write_bytes(AFTER)
         os.utime(new, (1, 1))
         new.replace(worker.config)
-        facts = ProcessHost(worker).observe()
+        facts = host_of(worker).observe()
         assert facts.declared.modified_at == 1
         judged = judge(facts.worker_id, facts.declared, facts.running, Observed(False, "not enabled"))
         assert judged.verdict.mode is None
@@ -211,7 +197,7 @@ class TestSeeing:
         assert self._verdict_by_the_file_alone(host) is None
 
     @staticmethod
-    def _verdict_by_the_file_alone(host: ProcessHost) -> Mode | None:
+    def _verdict_by_the_file_alone(host: Host) -> Mode | None:
         facts = host.observe()
         running = replace(facts.running, mode=None)
         return judge("w", facts.declared, running, Observed(False, "not enabled")).verdict.mode
@@ -220,30 +206,31 @@ class TestSeeing:
         started(worker)
         other = tmp_path / "other.properties"
         other.write_bytes(AFTER)
-        facts = ProcessHost(replace(worker, config=other)).observe()
+        facts = host_of(replace(worker, config=other)).observe()
         assert facts.running.reads_file is False
 
     def test_a_worker_behind_a_wrapper_is_found(self, worker: WorkerDescription) -> None:
         worker = replace(worker, start=(*worker.start, "wrap"))
         host = started(worker)
         facts = host.observe()
-        assert facts.process is not None
+        assert process_of(facts) is not None
         assert facts.running.started_at is not None
-        assert facts.running.started_at > worker_process.started_at(facts.process)
+        assert worker.pid_file is not None
+        assert process_of(facts) != processes.from_pid_file(worker.pid_file), "the wrapper"
         assert facts.running.mode is Mode.DISABLED
 
     def test_a_worker_restarted_by_hand_is_found_by_its_very_start_command(self, worker: WorkerDescription) -> None:
         started(worker)
         assert worker.pid_file is not None
         worker.pid_file.write_text("999999999\n")
-        facts = ProcessHost(worker).observe()
-        assert facts.process is not None
+        facts = host_of(worker).observe()
+        assert process_of(facts) is not None
         assert facts.running.alive is True
 
     def test_another_process_on_the_port_is_named_and_no_worker_called_stopped(self, worker: WorkerDescription) -> None:
         with socket.create_server(("127.0.0.1", int(worker.start[3]))):
-            facts = ProcessHost(worker).observe()
-        assert facts.process is None
+            facts = host_of(worker).observe()
+        assert process_of(facts) is None
         assert facts.running.alive is None
         assert f"process {os.getpid()}" in facts.running.detail
 
@@ -263,21 +250,21 @@ class TestSeeing:
     def test_what_keeps_a_worker_from_being_rolled_is_said(
         self, worker: WorkerDescription, changes: dict[str, object], words: str
     ) -> None:
-        facts = ProcessHost(replace(worker, **changes)).observe()  # type: ignore[arg-type]
+        facts = host_of(replace(worker, **changes)).observe()  # type: ignore[arg-type]
         assert facts.problem is not None
         assert words in facts.problem
 
     def test_an_unreadable_or_malformed_file_declares_nothing(self, worker: WorkerDescription) -> None:
         assert worker.config is not None
         worker.config.write_bytes(b"a=\\u12\n")
-        facts = ProcessHost(worker).observe()
+        facts = host_of(worker).observe()
         assert facts.declared.mode is None
         assert facts.problem is not None
         assert "malformed" in facts.problem
 
     def test_nothing_secret_is_shown(self, worker: WorkerDescription) -> None:
         host = started(worker)
-        shown = repr(host.observe()) + repr(files.read(worker.config))  # type: ignore[arg-type]
+        shown = repr(host.observe()) + repr(FarFile(ThisMachine(), PurePosixPath(worker.config), sudo=False).read())  # type: ignore[arg-type]
         assert "disabled" in shown
         assert "canary" not in shown
 
@@ -289,197 +276,76 @@ class TestSeeing:
             b"offset.storage.topic=${env:EOS_MODE}\nstatus.storage.topic= ${file:/f:s} \n"
         )
         host = started(replace(worker, env={"EOS_MODE": "preparing"}))
-        facts = ProcessHost(worker).observe()
+        facts = host_of(worker).observe()
         assert facts.declared.mode is Mode.PREPARING
         assert facts.properties["offset.storage.topic"] == "preparing"
         assert facts.properties["status.storage.topic"] == "${file:/f:s}"
-        process_found = host.observe().process
+        process_found = process_of(host.observe())
         assert process_found is not None
         process_found.stop(kill=True)
-        assert ProcessHost(worker).observe().declared.mode is None
-        assert ProcessHost(replace(worker, env={"EOS_MODE": "enabled"})).observe().declared.mode is Mode.ENABLED
+        assert host_of(worker).observe().declared.mode is None
+        assert host_of(replace(worker, env={"EOS_MODE": "enabled"})).observe().declared.mode is Mode.ENABLED
 
 
-class TestWriting:
-    def test_one_property_changes_and_the_bytes_before_are_kept(self, worker: WorkerDescription) -> None:
-        host = ProcessHost(worker)
-        assert worker.config is not None
-        planned = host.digest_with({MODE_PROPERTY: "preparing"})
-        written = host.edit({MODE_PROPERTY: Mode.PREPARING}, expect=sha256(BEFORE))
-        assert written == planned == sha256(AFTER)
-        assert worker.config.read_bytes() == AFTER
-        backup = backup_path(worker.config)
-        assert backup.read_bytes() == BEFORE
-        assert stat.S_IMODE(backup.stat().st_mode) == 0o600
-        assert sorted(p.name for p in worker.config.parent.iterdir()) == [
-            "w1.properties", "w1.properties.eos-backup", "worker.py",
-        ]  # fmt: skip
-
-    def test_a_file_that_needs_no_change_is_not_touched(self, worker: WorkerDescription) -> None:
-        assert worker.config is not None
-        before = worker.config.stat()
-        ProcessHost(worker).edit({MODE_PROPERTY: "disabled"}, expect=sha256(BEFORE))
-        assert worker.config.stat() == before
-        assert not backup_path(worker.config).exists()
-
-    @pytest.mark.parametrize("value", ["preparing", "disabled"])
-    def test_a_file_edited_since_the_plan_is_refused(self, worker: WorkerDescription, value: str) -> None:
-        assert worker.config is not None
-        worker.config.write_bytes(BEFORE + b"# edited\n")
-        with pytest.raises(PlanMovedError, match="was edited"):
-            ProcessHost(worker).edit({MODE_PROPERTY: value}, expect=sha256(BEFORE))
-        assert worker.config.read_bytes() == BEFORE + b"# edited\n"
-
-    def test_a_file_edited_in_the_last_moment_is_left_as_it_is(
-        self, worker: WorkerDescription, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        config = worker.config
-        assert config is not None
-        take_over = files._take_over
-
-        def edit_meanwhile(descriptor: int, before: files.FileContent) -> None:
-            take_over(descriptor, before)
-            config.write_bytes(BEFORE + b"# edited\n")
-
-        monkeypatch.setattr(files, "_take_over", edit_meanwhile)
-        with pytest.raises(PlanMovedError, match="a moment ago"):
-            ProcessHost(worker).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        assert config.read_bytes() == BEFORE + b"# edited\n"
-
-    @pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
-    def test_permissions_are_kept(self, worker: WorkerDescription, mode: int) -> None:
-        assert worker.config is not None
-        worker.config.chmod(mode)
-        ProcessHost(worker).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        assert stat.S_IMODE(worker.config.stat().st_mode) == mode
-
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-    def test_owner_and_group_are_kept(self, worker: WorkerDescription) -> None:
-        assert worker.config is not None
-        os.chown(worker.config, 1234, 2345)
-        ProcessHost(worker).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        assert (worker.config.stat().st_uid, worker.config.stat().st_gid) == (1234, 2345)
-
-    def test_extended_attributes_are_kept(self, worker: WorkerDescription) -> None:
-        assert worker.config is not None
-        try:
-            os.setxattr(worker.config, "user.eos", b"1")
-        except OSError:
-            pytest.skip("this file system has no extended attributes")
-        ProcessHost(worker).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        assert os.getxattr(worker.config, "user.eos") == b"1"
-
-    @pytest.mark.skipif(os.geteuid() != 0, reason="needs a file of another owner")
-    def test_an_owner_that_cannot_be_kept_is_a_refusal(self, worker: WorkerDescription, public_folder: Path) -> None:
-        public_folder.chmod(0o777)
-        config = public_folder / "w1.properties"
-        with as_nobody(), pytest.raises(RefusedError, match="cannot be kept"):
-            ProcessHost(replace(worker, config=config)).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        assert config.read_bytes() == BEFORE
-        assert not list(public_folder.glob(".*"))
-
-    def test_a_folder_that_cannot_be_written_is_named_and_nothing_changes(
-        self, worker: WorkerDescription, public_folder: Path
-    ) -> None:
-        config = public_folder / "w1.properties"
-        public_folder.chmod(0o555)
-        with as_nobody(), pytest.raises(ConfigurationError, match=r"cannot be replaced: Permission denied"):
-            ProcessHost(replace(worker, config=config)).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        assert [p.name for p in public_folder.iterdir()] == ["w1.properties"]
-        assert config.read_bytes() == BEFORE
-
-    def test_behind_a_symbolic_link_the_target_changes_and_the_link_stays(
-        self, worker: WorkerDescription, tmp_path: Path
-    ) -> None:
-        link = tmp_path / "link.properties"
-        link.symlink_to("w1.properties")
-        host = ProcessHost(replace(worker, config=link))
-        host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        assert link.is_symlink()
-        assert worker.config is not None
-        assert worker.config.read_bytes() == AFTER
+def test_a_change_keeps_the_bytes_before_and_is_put_back(worker: WorkerDescription) -> None:
+    """All else about a file is in ``machine/test_far_file.py``."""
+    host = host_of(worker)
+    assert worker.config is not None
+    planned = host.digest_with({MODE_PROPERTY: "preparing"})
+    assert host.edit({MODE_PROPERTY: Mode.PREPARING}, expect=sha256(BEFORE)) == planned == sha256(AFTER)
+    assert worker.config.read_bytes() == AFTER
+    backup = backup_path(worker.config)
+    assert (backup.read_bytes(), stat.S_IMODE(backup.stat().st_mode)) == (BEFORE, 0o600)
+    assert {path.name for path in worker.config.parent.iterdir()} == {worker.config.name, backup.name, "worker.py"}
+    with pytest.raises(PlanMovedError, match="was edited"):
+        host.edit({MODE_PROPERTY: "enabled"}, expect=sha256(BEFORE))
+    for _ in range(2):
         host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
-        assert link.is_symlink()
-        assert worker.config.read_bytes() == BEFORE
+    assert worker.config.read_bytes() == BEFORE
 
-    def test_a_file_with_two_names_is_refused(self, worker: WorkerDescription, tmp_path: Path) -> None:
-        assert worker.config is not None
-        (tmp_path / "other").hardlink_to(worker.config)
-        with pytest.raises(RefusedError, match="2 names"):
-            ProcessHost(worker).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
 
-    @pytest.mark.parametrize("moment", ["before the backup", "before the change", "after the change"])
-    def test_a_kill_in_the_middle_leaves_a_whole_file_and_the_next_attempt_goes_on(
-        self, worker: WorkerDescription, moment: str
-    ) -> None:
-        assert worker.config is not None
-        number = ["before the backup", "before the change", "after the change"].index(moment)
-        script = (
-            "import os, signal, sys\n"
-            "from pathlib import Path\n"
-            "from airflow_eos_provider.connect.cluster.description import WorkerDescription\n"
-            "from airflow_eos_provider.rollout.hosts.process.host import ProcessHost\n"
-            "replace, calls = os.replace, []\n"
-            "def die(*paths):\n"
-            f"    if len(calls) == {number}: os.kill(os.getpid(), signal.SIGKILL)\n"
-            "    calls.append(paths); replace(*paths)\n"
-            f"    if len(calls) == {number}: os.kill(os.getpid(), signal.SIGKILL)\n"
-            "os.replace = die\n"
-            "host = ProcessHost(WorkerDescription(url='http://127.0.0.1:1', config=Path(sys.argv[1])))\n"
-            f"host.edit({{{MODE_PROPERTY!r}: 'preparing'}}, expect={sha256(BEFORE)!r})\n"
-        )
-        killed = subprocess.run([sys.executable, "-c", script, str(worker.config)], timeout=60, check=False)
-        assert killed.returncode == -signal.SIGKILL
-        host = ProcessHost(worker)
-        if moment == "after the change":
-            assert worker.config.read_bytes() == AFTER
-        else:
-            assert worker.config.read_bytes() == BEFORE
-            host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
-        assert worker.config.read_bytes() == BEFORE
-        assert not [p for p in worker.config.parent.iterdir() if p.name.endswith(".eos-new")] or number == 2
-
-    def test_restoring_twice_is_restoring_once(self, worker: WorkerDescription) -> None:
-        host = ProcessHost(worker)
+@pytest.mark.parametrize("command", range(1, 14))
+def test_a_kill_at_any_command_leaves_a_whole_file_and_the_next_attempt_goes_on(
+    worker: WorkerDescription, command: int
+) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from airflow_eos_provider.connect.cluster.description import WorkerDescription\n"
+        "from airflow_eos_provider.rollout.hosts.choose import host_of\n"
+        "from airflow_eos_provider.rollout.hosts.machine import this_machine\n"
+        "host = host_of(WorkerDescription(url='http://127.0.0.1:1', config=Path(sys.argv[1])))\n"
+        "read_here, commands = this_machine.read_here, []\n"
+        "def die(words):\n"
+        "    if (out := read_here(words)) is None: commands.append(words)\n"
+        "    if len(commands) == int(sys.argv[2]): os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return out\n"
+        "this_machine.read_here = die\n"
+        f"host.edit({{{MODE_PROPERTY!r}: 'preparing'}}, expect={sha256(BEFORE)!r})\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(worker.config), str(command)], timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert worker.config is not None
+    assert worker.config.read_bytes() in (BEFORE, AFTER)
+    host = host_of(worker)
+    if worker.config.read_bytes() == BEFORE:
         host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        for _ in range(2):
-            host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
-        assert host.observe().digest == sha256(BEFORE)
-
-    def test_a_file_edited_since_is_not_restored(self, worker: WorkerDescription) -> None:
-        assert worker.config is not None
-        host = ProcessHost(worker)
-        host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        worker.config.write_bytes(AFTER + b"# edited\n")
-        with pytest.raises(PlanMovedError, match="was edited"):
-            host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
-
-    @pytest.mark.parametrize("backup", [None, b"another file"])
-    def test_a_backup_that_is_gone_or_another_is_not_used(
-        self, worker: WorkerDescription, backup: bytes | None
-    ) -> None:
-        assert worker.config is not None
-        host = ProcessHost(worker)
-        host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        path = backup_path(worker.config)
-        path.unlink() if backup is None else path.write_bytes(backup)
-        with pytest.raises(RefusedError, match="manually"):
-            host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
-        assert worker.config.read_bytes() == AFTER
+    host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
+    assert worker.config.read_bytes() == BEFORE
+    assert not [p for p in worker.config.parent.iterdir() if p.name.endswith((".eos-new", ".eos-part"))]
 
 
 class TestRestarting:
     def test_the_old_process_ends_before_the_new_one_starts(self, worker: WorkerDescription) -> None:
         host = started(worker)
-        old = host.observe().process
+        old = process_of(host.observe())
         heard: list[RestartEvent] = []
         began = time.time()
         new = restarted(host, on_event=heard.append)
         assert old is not None
         assert not old.is_alive()
         assert new.is_alive()
-        assert host.observe().process == new
+        assert process_of(host.observe()) == new
         assert [event.words for event in heard] == [
             f"stopping pid {old.pid}",
             f"pid {old.pid} has ended",
@@ -492,7 +358,7 @@ class TestRestarting:
 
     def test_a_worker_with_a_stale_pid_file_is_not_started_a_second_time(self, worker: WorkerDescription) -> None:
         host = started(worker)
-        old = host.observe().process
+        old = process_of(host.observe())
         assert old is not None
         assert worker.pid_file is not None
         worker.pid_file.unlink()
@@ -502,25 +368,16 @@ class TestRestarting:
         assert worker.pid_file.read_text() == f"{new.pid}\n"
 
     def test_a_stopped_worker_is_just_started(self, worker: WorkerDescription) -> None:
-        assert restarted(ProcessHost(worker)).is_alive()
+        assert restarted(host_of(worker)).is_alive()
 
     def test_a_worker_that_does_not_end_is_killed_after_its_grace(self, worker: WorkerDescription) -> None:
         host = started(replace(worker, start=(*worker.start, "deaf")))
-        old = host.observe().process
+        old = process_of(host.observe())
         events: list[str] = []
         host.restart(stop_grace_seconds=0.3, on_event=lambda event: events.append(event.words))
         assert old is not None
         assert not old.is_alive()
-        assert f"pid {old.pid} did not stop within 0.3 s and was killed" in events
-
-    def test_a_family_that_does_not_end_has_one_grace_and_not_one_each(self, worker: WorkerDescription) -> None:
-        host = started(replace(worker, start=(*worker.start, "wrap", "deaf")))
-        wrapper = host.observe().process
-        assert wrapper is not None
-        (child,) = [member for member in wrapper.family() if member != wrapper]
-        assert processes.stop_family(wrapper, grace_seconds=0.4).killed == (wrapper.pid, child.pid)
-        assert not wrapper.is_alive()
-        assert not child.is_alive()
+        assert f"pid {old.pid} did not stop within 0 s and was killed" in events
 
     def test_the_permission_is_asked_for_the_stop_and_covers_the_start_that_follows(
         self, worker: WorkerDescription
@@ -532,24 +389,23 @@ class TestRestarting:
         assert asked == ["stop"]
 
     def test_a_worker_that_is_down_is_started_by_permission_only(self, worker: WorkerDescription) -> None:
-        host = ProcessHost(worker)
+        host = host_of(worker)
         with pytest.raises(FencedError):
             host.restart(permit=forbid)
-        assert host.observe().process is None
+        assert process_of(host.observe()) is None
 
     def test_a_forbidden_stop_leaves_the_worker_running(self, worker: WorkerDescription) -> None:
         host = started(worker)
-        before = host.observe().process
+        before = process_of(host.observe())
         with pytest.raises(FencedError):
             host.restart(permit=forbid)
         assert before is not None
         assert before.is_alive()
-        assert host.observe().process == before
+        assert process_of(host.observe()) == before
 
     def test_what_a_wrapper_has_started_is_stopped_with_it(self, worker: WorkerDescription) -> None:
         host = started(replace(worker, start=(*worker.start, "wrap")))
-        wrapper = host.observe().process
-        assert wrapper is not None
+        wrapper = first_process(worker)
         (child,) = [member for member in wrapper.family() if member != wrapper]
         host.restart()
         assert not wrapper.is_alive()
@@ -559,8 +415,7 @@ class TestRestarting:
         self, worker: WorkerDescription
     ) -> None:
         host = started(replace(worker, start=(*worker.start, "wrap")))
-        wrapper = host.observe().process
-        assert wrapper is not None
+        wrapper = first_process(worker)
         assert worker.pid_file is not None
         (child,) = [member for member in wrapper.family() if member != wrapper]
         worker.pid_file.write_text(f"{child.pid}\n")
@@ -574,7 +429,7 @@ class TestRestarting:
             socket.create_server(("127.0.0.1", int(worker.start[3]))),
             pytest.raises(RefusedError, match=f"is held by process {os.getpid()}"),
         ):
-            ProcessHost(worker).restart()
+            host_of(worker).restart()
 
     def test_a_worker_behind_a_proxy_that_holds_the_advertised_port_is_restarted(
         self, worker: WorkerDescription
@@ -585,7 +440,7 @@ class TestRestarting:
             assert behind.config is not None
             with behind.config.open("a") as file:
                 file.write(f"listeners=http://127.0.0.1:{worker.start[3]}\nrest.advertised.port={port}\n")
-            assert ProcessHost(behind).observe().running.alive is False
+            assert host_of(behind).observe().running.alive is False
             host = started(behind)
             first = host.observe()
             assert first.obstacles == ()
@@ -598,16 +453,16 @@ class TestRestarting:
             try:
                 worker.pid_file.write_text(f"{other.pid}\n")
                 with pytest.raises(RefusedError, match=f"names process {other.pid}"):
-                    ProcessHost(worker).restart()
+                    host_of(worker).restart()
                 assert other.poll() is None
             finally:
                 other.kill()
 
     def test_what_cannot_be_started_is_not_stopped(self, worker: WorkerDescription) -> None:
         host = started(worker)
-        old = host.observe().process
+        old = process_of(host.observe())
         with pytest.raises(ConfigurationError, match="cannot be started"):
-            ProcessHost(replace(worker, start=("/nowhere/java", str(worker.config)))).restart()
+            host_of(replace(worker, start=("/nowhere/java", str(worker.config)))).restart()
         assert old is not None
         assert old.is_alive()
 
@@ -615,7 +470,7 @@ class TestRestarting:
         assert worker.log is not None
         worker.log.write_text("an earlier line\n")
         with pytest.raises(WorkerStartError) as caught:
-            ProcessHost(replace(worker, start=(*worker.start, "fail"))).restart()
+            host_of(replace(worker, start=(*worker.start, "fail"))).restart()
         text = str(caught.value)
         assert "the worker found its settings wrong" in text
         assert "the end" in text
@@ -625,8 +480,8 @@ class TestRestarting:
 
     def test_a_worker_that_listens_is_not_waited_for_longer(self, worker: WorkerDescription) -> None:
         before = time.monotonic()
-        ProcessHost(worker).restart()
-        assert time.monotonic() - before < process_restart.EARLY_END_SECONDS
+        host_of(worker).restart()
+        assert time.monotonic() - before < far_act.EARLY_END_SECONDS
 
 
 class TestWhoeverDies:
@@ -637,21 +492,20 @@ class TestWhoeverDies:
     #: Restarts a worker as a controller does, and kills itself once its helper has begun.
     CONTROLLER = """
 import json, os, signal, sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
-from airflow_eos_provider.rollout.hosts.process import host
-from airflow_eos_provider.rollout.hosts.process import restart as process_restart
+from airflow_eos_provider.rollout.hosts.beside_unit import Way
+from airflow_eos_provider.rollout.hosts.choose import host_of
+from airflow_eos_provider.rollout.hosts.service.far_act import FarActs
 given = json.loads(sys.argv[1])
 paths = {name: Path(given[name]) for name in ("config", "log", "pid_file")}
 worker = WorkerDescription(url=given["url"], start=tuple(given["start"]), env=given["env"], **paths)
-hand_over = process_restart.hand_over
-def hand_over_and_die(spec):
-    hand_over(spec)
+begin = FarActs.begin
+def begin_and_die(*arguments):
+    begin(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
-process_restart.hand_over = hand_over_and_die
-host.ProcessHost(worker).restart(
-    stop_grace_seconds=float(sys.argv[4]), rollout=sys.argv[2], replaces=sys.argv[3]
-)
+FarActs.begin = begin_and_die
+host_of(worker).restart(stop_grace_seconds=float(sys.argv[4]), rollout=sys.argv[2], replaces=sys.argv[3])
 """
 
     def killed_controller(self, worker: WorkerDescription, replaces: str, *, grace: float = 10.0) -> None:
@@ -668,26 +522,33 @@ host.ProcessHost(worker).restart(
         assert killed.returncode == -signal.SIGKILL
 
     @staticmethod
-    def record(worker: WorkerDescription) -> restart_act.RestartRecord:
-        assert worker.pid_file is not None
-        record = restart_act.read_record(restart_act.record_path(worker.pid_file))
+    def record(worker: WorkerDescription) -> FarRecord:
+        record = FarActs(ThisMachine(), worker).look().record
         assert record is not None
         return record
 
+    @staticmethod
+    def helper(worker: WorkerDescription) -> processes.ProcessIdentity:
+        """The process that carries the act out."""
+        path = record_path(worker)
+        assert path is not None
+        found = processes.identify(int(re.findall(r"^helper (\d+)", path.read_text(), re.MULTILINE)[0]))
+        assert found is not None
+        return found
+
     def test_a_worker_comes_back_by_itself_when_its_controller_is_killed(self, worker: WorkerDescription) -> None:
         host = started(worker)
-        before = host.observe()
-        assert before.process is not None
+        before, old = host.observe(), first_process(worker)
         self.killed_controller(worker, before.start_token)
-        wait_for(lambda: self.record(worker).phase is restart_act.Phase.DONE)
+        wait_for(lambda: self.record(worker).phase is Phase.DONE)
         after = host.observe()
-        assert not before.process.is_alive()
+        assert not old.is_alive()
         assert after.start_token not in ("", before.start_token)
         assert after.restart is None
 
     def test_who_comes_later_waits_for_the_act_and_does_not_do_it_again(self, worker: WorkerDescription) -> None:
         host = started(replace(worker, start=(*worker.start, "deaf")))
-        old, token = host.observe().process, host.observe().start_token
+        old, token = process_of(host.observe()), host.observe().start_token
         assert old is not None
         self.killed_controller(replace(worker, start=(*worker.start, "deaf")), token, grace=120.0)
         assert host.observe().restart == f"a restart of rollout {self.ROLLOUT} is stopping"
@@ -700,49 +561,34 @@ host.ProcessHost(worker).restart(
         new = restarted(host, rollout=self.ROLLOUT, replaces=token, on_event=heard, permit=forbid)
         assert events[0].startswith("a restart that was begun before is under way")
         assert f"started as pid {new.pid}" in events
-        assert host.observe().process == new
+        assert process_of(host.observe()) == new
 
     def test_who_comes_after_the_end_takes_it_for_done_once(self, worker: WorkerDescription) -> None:
         host = started(worker)
         token = host.observe().start_token
         self.killed_controller(worker, token)
-        wait_for(lambda: self.record(worker).phase is restart_act.Phase.DONE)
+        wait_for(lambda: self.record(worker).phase is Phase.DONE)
         facts = host.observe()
         heard: list[RestartEvent] = []
         new = restarted(host, rollout=self.ROLLOUT, replaces=token, permit=forbid, on_event=heard.append)
-        assert new == facts.process
+        assert new == process_of(facts)
         assert [event.moment for event in moments_of(heard)] == [Moment.STOPPED, Moment.STARTED]
-        assert facts.restarted == moments_of(heard)
+        assert [event.words for event in facts.restarted] == [event.words for event in moments_of(heard)]
         assert host.observe().restarted == ()
         with pytest.raises(FencedError):
             host.restart(rollout=self.ROLLOUT, replaces=token, permit=forbid)
 
-    @pytest.mark.parametrize("change", ["another rollout", "another process", "another file"])
-    def test_an_act_of_something_else_is_not_taken_for_this_one(self, worker: WorkerDescription, change: str) -> None:
+    @pytest.mark.parametrize("rollout", [ROLLOUT, "another"])
+    def test_an_act_before_another_change_of_the_file_is_not_taken_for_this_one(
+        self, worker: WorkerDescription, rollout: str
+    ) -> None:
         host = started(worker)
         token = host.observe().start_token
         self.killed_controller(worker, token)
-        wait_for(lambda: self.record(worker).phase is restart_act.Phase.DONE)
-        if change == "another file":
-            host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        rollout = "another" if change == "another rollout" else self.ROLLOUT
+        wait_for(lambda: self.record(worker).phase is Phase.DONE)
+        host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
         with pytest.raises(FencedError):
-            host.restart(rollout=rollout, replaces="" if change == "another process" else token, permit=forbid)
-
-    def test_a_record_of_an_earlier_version_has_its_events_in_words_alone(self, worker: WorkerDescription) -> None:
-        host = started(worker)
-        self.killed_controller(worker, host.observe().start_token)
-        wait_for(lambda: self.record(worker).phase is restart_act.Phase.DONE)
-        now = self.record(worker)
-        assert worker.pid_file is not None
-        path = restart_act.record_path(worker.pid_file)
-        document = json.loads(path.read_text())
-        assert document["events"] == [event.words for event in now.events], "an earlier version reads them as words"
-        del document["moments"]
-        path.write_text(json.dumps(document))
-        earlier = self.record(worker)
-        assert earlier.events == tuple(RestartEvent(event.words) for event in now.events)
-        assert host.observe().restarted == ()
+            host.restart(rollout=rollout, replaces=token, permit=forbid)
 
     def test_a_start_that_failed_unseen_is_reported_to_who_comes_later(self, worker: WorkerDescription) -> None:
         host = started(worker)
@@ -750,7 +596,7 @@ host.ProcessHost(worker).restart(
         assert worker.config is not None
         worker.config.write_bytes(BEFORE + b"fail=yes\n")
         self.killed_controller(worker, token)
-        wait_for(lambda: self.record(worker).phase is restart_act.Phase.FAILED)
+        wait_for(lambda: self.record(worker).phase is Phase.FAILED)
         with pytest.raises(WorkerStartError, match="found its settings wrong"):
             host.restart(rollout=self.ROLLOUT, replaces=token, permit=forbid)
 
@@ -760,38 +606,36 @@ host.ProcessHost(worker).restart(
         host = started(worker)
         before = host.observe()
         self.killed_controller(worker, before.start_token, grace=30.0)
-        helper = ProcessStart.parse(self.record(worker).helper)
-        assert helper is not None
-        os.kill(helper.pid, signal.SIGKILL)
-        wait_for(lambda: helper.is_proven_dead)
+        helper = self.helper(worker)
+        helper.stop(kill=True)
         assert host.observe().restart is None
         new = restarted(host, rollout=self.ROLLOUT, replaces=before.start_token, stop_grace_seconds=0.2)
-        assert host.observe().process == new
-        assert new != before.process
+        assert process_of(host.observe()) == new
+        assert new != process_of(before)
 
     def test_the_helper_is_nobodys_child_and_holds_no_secret(self, worker: WorkerDescription) -> None:
         worker = replace(worker, start=(*worker.start, "deaf"))
         host = started(worker)
-        old = host.observe().process
+        old = process_of(host.observe())
         assert old is not None
         self.killed_controller(worker, host.observe().start_token, grace=120.0)
-        helper = ProcessStart.parse(self.record(worker).helper)
-        assert helper is not None
+        helper = self.helper(worker)
         view = ownership.look(helper.pid)
         assert view is not None
         assert view.session == helper.pid
         assert view.parent not in ownership.ancestors(os.getpid()) - {1} | {os.getpid()}
         assert "canary" not in repr(psutil.Process(helper.pid).cmdline()) + repr(psutil.Process(helper.pid).environ())
-        record = restart_act.record_path(worker.pid_file)  # type: ignore[arg-type]
+        record = record_path(worker)
+        assert record is not None
         assert stat.S_IMODE(record.stat().st_mode) == 0o600
         assert "canary" not in record.read_text()
         os.kill(helper.pid, signal.SIGTERM)  # as Airflow or a shutdown may
         old.stop(kill=True)
-        wait_for(lambda: self.record(worker).phase is restart_act.Phase.DONE)
+        wait_for(lambda: self.record(worker).phase is Phase.DONE)
 
     def test_a_new_process_has_the_limits_and_the_mask_of_the_one_it_replaces(self, worker: WorkerDescription) -> None:
         host = started(worker)
-        old = host.observe().process
+        old = process_of(host.observe())
         assert old is not None
         hard = resource.prlimit(old.pid, resource.RLIMIT_NOFILE)[1]
         resource.prlimit(old.pid, resource.RLIMIT_NOFILE, (333, hard))
@@ -801,21 +645,17 @@ host.ProcessHost(worker).restart(
         finally:
             os.umask(mask)
         assert resource.prlimit(new.pid, resource.RLIMIT_NOFILE) == (333, hard)
-        assert worker_process.umask_and_limits(new)[0] == worker_process._UMASK
-
-    def test_a_specification_that_is_not_whole_does_nothing(self, worker: WorkerDescription) -> None:
-        """The controller was killed while it wrote it."""
-        cut = subprocess.run(HELPER, input=b'{"key": {"rollout": "r1"', timeout=60, check=False)
-        assert cut.returncode == restart_helper.NOT_WHOLE
+        assert "Umask:\t0022" in Path(f"/proc/{new.pid}/status").read_text()
 
     def test_where_the_helper_may_not_leave_the_unit_it_begins_within_and_that_is_said(
         self, worker: WorkerDescription, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """systemd-run is not to be had where systemd has not booted; a program that fails as it does stands in."""
-        denied = Way((sys.executable, "-c", "import sys; sys.exit('Failed to start transient scope unit: denied')"))
-        monkeypatch.setattr(detached_restart, "_ways_here", lambda: [denied, Way(HELPER, "the restart stays within")])
+        denied = (sys.executable, "-c", "import sys; sys.exit('Failed to start transient scope unit: denied')")
+        ways = lambda command: (Way((*denied, *command)), Way(command, "the restart stays within"))  # noqa: E731
+        monkeypatch.setattr(this_machine, "ways_here", ways)
         events: list[str] = []
-        assert restarted(ProcessHost(worker), on_event=lambda event: events.append(event.words)).is_alive()
+        assert restarted(host_of(worker), on_event=lambda event: events.append(event.words)).is_alive()
         assert events[0] == "the restart stays within"
 
     def test_a_helper_that_cannot_be_started_stops_nothing(
@@ -823,7 +663,7 @@ host.ProcessHost(worker).restart(
     ) -> None:
         host = started(worker)
         before = host.observe().start_token
-        monkeypatch.setattr(detached_restart, "_ways_here", lambda: [Way(("/nowhere/python",))])
+        monkeypatch.setattr(this_machine, "ways_here", lambda _command: (Way(("/nowhere/sh",)),))
         with pytest.raises(RefusedError, match="Nothing was stopped"):
             host.restart()
         assert host.observe().start_token == before
@@ -833,14 +673,16 @@ host.ProcessHost(worker).restart(
     ) -> None:
         host = started(worker)
         token = host.observe().start_token
-        wait_for_end = restart_act.wait_for_end
+        follow = FarActs.follow
 
-        def swept_away(path: Path, *arguments: Any) -> None:
-            wait_for_end(path, *arguments)
-            restart_act.forget(path)
+        def swept_away(acts: FarActs, *arguments: Any) -> RecordLook:
+            look = follow(acts, *arguments)
+            assert look.record is not None
+            acts.forget(look.record)
+            return replace(look, record=None)
 
-        monkeypatch.setattr(restart_act, "wait_for_end", swept_away)
-        assert restarted(host, rollout=self.ROLLOUT, replaces=token) == host.observe().process
+        monkeypatch.setattr(FarActs, "follow", swept_away)
+        assert restarted(host, rollout=self.ROLLOUT, replaces=token) == process_of(host.observe())
 
     def test_a_worker_of_a_loop_in_a_shell_is_refused_before_anything_is_stopped(
         self, worker: WorkerDescription, tmp_path: Path
@@ -851,8 +693,8 @@ host.ProcessHost(worker).restart(
         )
         with subprocess.Popen(["bash", str(loop), *worker.start], start_new_session=True) as supervisor:
             try:
-                host = ProcessHost(worker)
-                wait_for(lambda: worker_process.is_listening(worker.url))
+                host = host_of(worker)
+                wait_for(lambda: is_listening(worker))
                 facts = host.observe()
                 assert [obstacle.act for obstacle in facts.obstacles] == ["restart"]
                 assert f"pid {supervisor.pid} (bash)" in facts.obstacles[0].what
@@ -875,33 +717,11 @@ host.ProcessHost(worker).restart(
         assert f"pid {other.pid}" in obstacle.what
 
 
-class TestRights:
-    def test_who_may_not_write_is_told_what_is_true(self, worker: WorkerDescription, public_folder: Path) -> None:
-        if os.geteuid() != 0:
-            pytest.skip("only root can act as another user")
-        config = public_folder / "w1.properties"
-
-        def obstacle() -> str:
-            with as_nobody():
-                found = files.obstacle_to_change(config)
-            return f"{found.what}; {found.remedy}" if found else ""
-
-        public_folder.chmod(0o755)
-        assert "the folder" in obstacle()
-        assert "let nobody write that folder" in obstacle()
-        public_folder.chmod(0o777)
-        assert "run this as root" in obstacle()
-        os.chown(config, 65534, 0)
-        assert obstacle() == ""  # the group of this process is root's
-        os.chown(config, 65534, 54_321)
-        assert "has the group 54321, which nobody is no member of; make nobody a member of that group" in obstacle()
-
-
 class TestSharing:
     """Two workers with one file, each with a start command, port, log and pid file of its own."""
 
     @pytest.fixture
-    def pair(self, worker: WorkerDescription, tmp_path: Path) -> tuple[ProcessHost, ProcessHost]:
+    def pair(self, worker: WorkerDescription, tmp_path: Path) -> tuple[Host, Host]:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         other = replace(
@@ -913,7 +733,7 @@ class TestSharing:
         )
         return started(worker), started(other)
 
-    def test_one_write_changes_both_and_a_restart_is_single(self, pair: tuple[ProcessHost, ProcessHost]) -> None:
+    def test_one_write_changes_both_and_a_restart_is_single(self, pair: tuple[Host, Host]) -> None:
         first, second = pair
         before = second.observe()
         assert first.observe().edit == before.edit
@@ -925,7 +745,7 @@ class TestSharing:
         assert after.start_token == before.start_token, "only the first was restarted"
         assert (after.running.mode, after.declared.mode) == (Mode.DISABLED, Mode.PREPARING)
 
-    def test_what_one_has_written_is_put_back_for_both(self, pair: tuple[ProcessHost, ProcessHost]) -> None:
+    def test_what_one_has_written_is_put_back_for_both(self, pair: tuple[Host, Host]) -> None:
         first, second = pair
         first.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
         assert second.edit({MODE_PROPERTY: "preparing"}, expect=sha256(AFTER)) == sha256(AFTER)
@@ -935,4 +755,4 @@ class TestSharing:
     def test_a_link_to_the_same_file_is_the_same_edit(self, worker: WorkerDescription, tmp_path: Path) -> None:
         link = tmp_path / "link.properties"
         link.symlink_to(worker.config)  # type: ignore[arg-type]
-        assert ProcessHost(replace(worker, config=link)).observe().edit == ProcessHost(worker).observe().edit
+        assert host_of(replace(worker, config=link)).observe().edit == host_of(worker).observe().edit

@@ -18,15 +18,12 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from airflow_eos_provider import processes
-from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.properties import read
 from airflow_eos_provider.connect.startup_log import mode_from_startup_log
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.settings.kafka_settings import is_secret
-from airflow_eos_provider.processes import ProcessIdentity
-from airflow_eos_provider.rollout.hosts.ownership import names_worker, own_address, ports_of
-from airflow_eos_provider.rollout.hosts.process import worker_process
+from airflow_eos_provider.rollout.hosts import ownership
+from airflow_eos_provider.rollout.hosts.ownership import names_worker, ports_of
 
 #: Shells, whose second word is the script that they run. Python's scripts are not among them: supervisors are such.
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
@@ -102,11 +99,9 @@ def find_local_worker(url: str, group_id: str) -> LocalWorker | None:
         remarks.append(f"it was started with {', '.join(variables)}: add them as env unless start sets them itself")
     folders = {folder for folder in (config and config.parent, log and log.parent, cwd, start_cwd) if folder}
     folders |= {_absolute(word, start_cwd).parent for word in start[:2] if "/" in word}
-    identity = processes.identify(starter.pid)
-    if identity is not None:
-        described = WorkerDescription(url=url, config=config, log=log, start=start, cwd=start_cwd)
-        address = own_address(url, _command_and_settings(pid)[1] or {})
-        found = worker_process.obstacles(identity.family(), described, address)
+    (me, above), top = ownership.own_view(), ownership.look(starter.pid)
+    if me is not None and top is not None:
+        found = ownership.obstacles(top, ownership.look(top.parent), me, above)
         remarks += [f"eos would refuse to restart it: {each.what} (what to do: {each.remedy})" for each in found]
     return LocalWorker(
         pid=pid,
@@ -160,15 +155,6 @@ def is_same_port(url: str, other: str) -> bool:
         return False
     ours, theirs = (_addresses(host or "") for host in hosts)
     return bool(ours & theirs)
-
-
-def suspended_pid(family: Sequence[ProcessIdentity]) -> int | None:
-    """The first of these processes that is suspended (by SIGSTOP or a debugger); None if none is."""
-    for member in family:
-        with contextlib.suppress(psutil.Error):
-            if psutil.Process(member.pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
-                return member.pid
-    return None
 
 
 def listening_pid(url: str) -> int | None:

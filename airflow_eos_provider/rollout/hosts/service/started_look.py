@@ -1,0 +1,380 @@
+"""A look at a worker that its start command starts: by one script on its machine, or without a process on this one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import psutil
+
+from airflow_eos_provider.connect.cluster.worker import WorkerDescription
+from airflow_eos_provider.rollout.hosts import ownership
+from airflow_eos_provider.rollout.hosts.machine.far_process import (
+    BEGIN_PROBE,
+    END_OF_PROBE,
+    FarProcess,
+    FarProcesses,
+    as_word,
+    line_here,
+    parts_of,
+    processes_here,
+    processes_of,
+    words_here,
+    words_of,
+)
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.ownership import ProcessView
+from airflow_eos_provider.rollout.hosts.service.far_act import listening_at
+
+#: Its arguments: config, pid file, log, working folder, program, the worker's own PATH, where it listens, and a process
+#: to view instead of the pid file's. A view is what tells whose a process is; views are taken of this shell, and of the
+#: worker and those above it.
+_LOOK = (
+    as_word(
+        BEGIN_PROBE
+        + """
+    config=$1; pid_file=$2; log=$3; cwd=$4; program=$5; path=$6; listen=$7; pid=$8;
+    part config; readlink -f -- "$config";
+    part pid_at; stat -L -c %Y -- "$pid_file" 2>/dev/null;
+    part pid; head -c 100 -- "$pid_file" 2>/dev/null;
+    part closed; if [ -e "$pid_file" ] && [ ! -r "$pid_file" ]; then echo closed; fi;
+    part listens; grep -E "^ *[0-9]+: ($listen) [0-9A-F]+:[0-9A-F]+ 0A " /proc/self/net/tcp /proc/self/net/tcp6;
+    part unwritable; for file in "$log" "$pid_file"; do
+    if [ -e "$file" ]; then [ -f "$file" ] && [ -w "$file" ] || echo "$file"; fi; done;
+    folder=${pid_file%/*}; [ ! -d "$folder" ] || [ -w "$folder" ] || echo "$folder";
+    folder=${log%/*}; [ -e "$log" ] || [ ! -d "$folder" ] || [ -w "$folder" ] || echo "$folder";
+    part wrong; [ -d "$cwd" ] || echo cwd; command -v setsid >/dev/null || echo setsid;
+    (cd "$cwd" 2>/dev/null; PATH=${path:-$PATH}; command -v "$program" >/dev/null) || echo program;
+    view() { part "view $1"; cat "/proc/$1/stat"; part "status $1"; grep -E '^Uid:' "/proc/$1/status";
+    stat -c 'User: %U' "/proc/$1"; for kind in pid mnt; do
+    link=$(readlink "/proc/$1/ns/$kind") && echo "$kind: $link"; done;
+    part "cgroup $1"; cat "/proc/$1/cgroup"; part "line $1"; cat "/proc/$1/cmdline"; };
+    echo; part self; echo "$$"; view "$$" 2>/dev/null; steps=0;
+    [ -n "$pid" ] || pid=$(head -n 1 -- "$pid_file" 2>/dev/null);
+    case $pid in ''|*[!0-9]*) pid=0;; esac;
+    while [ "$pid" -gt 0 ] && [ "$steps" -lt 16 ]; do view "$pid" 2>/dev/null; steps=$((steps + 1));
+    above=; while read -r key value; do case $key in PPid:) above=$value;; esac; done 2>/dev/null <"/proc/$pid/status";
+    pid=${above:-0}; done;
+    """
+    )
+    + END_OF_PROBE
+)
+
+#: Prints the pids of the processes whose command line has a word in it.
+_FIND = 'grep -lasF -e "$1" /proc/[0-9]*/cmdline | cut -d / -f 3'
+
+_MOST_PARENTS = 16
+
+_CONNECT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One process, and its command line."""
+
+    view: ProcessView
+    line: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StartedLook:
+    """What a look has found.
+
+    :param config: the worker's file behind links; empty if it is not there.
+    :param pid_said: the first word of the pid file.
+    :param pid_at: when the pid file was written, seconds since the epoch; None if it is not there.
+    :param is_closed: whether the pid file may not be read.
+    :param listens: whether anything listens at the worker's address; None where that was not looked for.
+    :param unwritable: paths that a restart writes and this login may not.
+    :param wrong: what is wrong with the start command: ``cwd``, ``program``, ``setsid``.
+    :param me: the process that has looked.
+    :param above: it and the processes above it.
+    :param views: of it, of the worker's process, and of those above that one.
+    """
+
+    processes: FarProcesses
+    config: str
+    pid_said: str
+    pid_at: float | None
+    is_closed: bool
+    listens: bool | None
+    unwritable: tuple[str, ...]
+    wrong: tuple[str, ...]
+    me: int
+    above: frozenset[int]
+    views: Mapping[int, View] = field(repr=False)
+
+
+class Looker(Protocol):
+    """Looks at one worker on its machine."""
+
+    def look(self, url: str, *, pid: int = 0) -> StartedLook:
+        """The worker as it is now.
+
+        :param url: where it listens.
+        :param pid: its process; 0 for the one of the pid file.
+        """
+        ...
+
+    def lines_with(self, word: str, processes: FarProcesses) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """The command lines of the processes that have a word in them."""
+        ...
+
+    def rival(self, family: Sequence[FarProcess], look: StartedLook, url: str) -> str:
+        """In words, a process outside of the worker's family that listens at its address; empty if none is known."""
+        ...
+
+    def foreign(self, family: Sequence[FarProcess]) -> FarProcess | None:
+        """A member of the family that this user may not stop; None if none is known."""
+        ...
+
+    def variables(self, process: FarProcess) -> Mapping[str, str]:
+        """The variables of a process, as far as they are known."""
+        ...
+
+
+class LookByScript:
+    """Looks by one command on the worker's machine."""
+
+    def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
+        self._machine = machine
+        self._worker = worker
+
+    def look(self, url: str, *, pid: int = 0) -> StartedLook:
+        """See :meth:`Looker.look`."""
+        worker = self._worker
+        sent_at = time.time()
+        files = (str(each or "") for each in (worker.config, worker.pid_file, worker.log))
+        program = worker.start[0] if worker.start else ""
+        words = (*files, str(worker.cwd or "/"), program, worker.env.get("PATH", ""), listening_at(url), str(pid or ""))
+        parts = parts_of(self._machine.run(["/bin/sh", "-c", _LOOK, "sh", *words]).out)
+        written_at, me = _text(parts, "pid_at"), int(_text(parts, "self") or 0)
+        return StartedLook(
+            processes=processes_of(parts, sent_at=sent_at, answered_at=time.time()),
+            config=_text(parts, "config"),
+            pid_said=_first_word(_text(parts, "pid")),
+            pid_at=int(written_at) + 1.0 if written_at.isdecimal() else None,
+            is_closed=bool(parts.get("closed")),
+            listens=bool(_text(parts, "listens")),
+            unwritable=tuple(_text(parts, "unwritable").splitlines()),
+            wrong=tuple(_text(parts, "wrong").split()),
+            me=me,
+            above=frozenset({me}),
+            views=dict(_views(parts)),
+        )
+
+    def lines_with(self, word: str, processes: FarProcesses) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """See :meth:`Looker.lines_with`."""
+        answer = self._machine.run(["/bin/sh", "-c", _FIND, "sh", word])
+        for pid in answer.out.decode("ascii", "replace").split():
+            if pid.isdigit() and int(pid) in processes.by_pid:
+                yield int(pid), words_of(self._machine.run(["cat", f"/proc/{pid}/cmdline"]).out)
+
+    def rival(self, family: Sequence[FarProcess], look: StartedLook, url: str) -> str:
+        """Whose a socket is, another user's login may not see: only of a worker that does not run it is known."""
+        return "another process" if look.listens and not family else ""
+
+    def foreign(self, family: Sequence[FarProcess]) -> FarProcess | None:
+        """Not known before the worker is stopped."""
+        return None
+
+    def variables(self, process: FarProcess) -> Mapping[str, str]:
+        """Those of the description."""
+        return self._worker.env
+
+
+class LookHere:
+    """Looks at a worker of this machine: reads ``/proc``, and starts no process."""
+
+    def __init__(self, worker: WorkerDescription) -> None:
+        self._worker = worker
+        self._sockets: set[str] = set()
+        self._variables: tuple[str, Mapping[str, str]] = ("", {})
+
+    def look(self, url: str, *, pid: int = 0) -> StartedLook:
+        """See :meth:`Looker.look`."""
+        worker, pid_file = self._worker, self._worker.pid_file
+        said, written_at = _pid_file(pid_file) if pid_file is not None else ("", None)
+        me = os.getpid()
+        top = pid or (int(said) if said.isdecimal() else 0)
+        return StartedLook(
+            processes=processes_here(),
+            config=os.path.realpath(worker.config) if worker.config is not None else "",
+            pid_said=said,
+            pid_at=written_at,
+            is_closed=pid_file is not None and pid_file.exists() and not _may(pid_file, os.R_OK),
+            listens=None,
+            unwritable=tuple(_unwritable(worker)),
+            wrong=tuple(_wrong(worker)),
+            me=me,
+            above=frozenset({me}) | ownership.ancestors(me),
+            views=dict([*_views_here(me, 1), *_views_here(top, _MOST_PARENTS)]),
+        )
+
+    def lines_with(self, word: str, processes: FarProcesses) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """See :meth:`Looker.lines_with`."""
+        for pid in processes.by_pid:
+            if os.fsencode(word) in (line := line_here(pid)):
+                yield pid, words_of(line)
+
+    def rival(self, family: Sequence[FarProcess], look: StartedLook, url: str) -> str:
+        """See :meth:`Looker.rival`.
+
+        A socket is another's only if it listened both before and after the family's sockets were read: a worker opens
+        its port while it is looked at, or closes it. ``/proc/net/tcp`` costs milliseconds, for the kernel goes through
+        all of its tables; so it is only read while the family has none of the known sockets open, or somebody answers.
+        """
+        if self._sockets & _sockets_of(family) or not (family or _answers(url)):
+            return ""
+        before = _listening_sockets(url)
+        opened = _sockets_of(family)
+        others = before - opened
+        self._sockets = before & opened
+        if self._sockets or not others or others.isdisjoint(_listening_sockets(url)):
+            return ""
+        return _holder_of(others)
+
+    def foreign(self, family: Sequence[FarProcess]) -> FarProcess | None:
+        """See :meth:`Looker.foreign`."""
+        for member in family:
+            try:
+                os.kill(member.pid, 0)
+            except PermissionError:
+                return member
+            except ProcessLookupError:
+                continue
+        return None
+
+    def variables(self, process: FarProcess) -> Mapping[str, str]:
+        """Those that the process has; of one that may not be read, those of the description."""
+        if self._variables[0] != process.start:
+            try:
+                text = os.fsdecode(Path(f"/proc/{process.pid}/environ").read_bytes())
+            except OSError:
+                return self._worker.env
+            pairs = (pair.partition("=") for pair in text.split("\0"))
+            self._variables = (process.start, {name: value for name, equals, value in pairs if equals})
+        return self._variables[1]
+
+
+def _pid_file(path: Path) -> tuple[str, float | None]:
+    """The first word of a pid file, and when it was written."""
+    with contextlib.suppress(OSError):
+        if path.is_file():
+            written_at = path.stat().st_mtime
+            with path.open("rb") as file:
+                return _first_word(file.read(100).decode("ascii", "replace")), written_at
+    return "", None
+
+
+def _first_word(text: str) -> str:
+    return " ".join(text.strip().partition("\n")[0].split()[:1])
+
+
+def _may(path: Path, access: int) -> bool:
+    return os.access(path, access, effective_ids=True)
+
+
+def _unwritable(worker: WorkerDescription) -> Iterator[str]:
+    files = [path for path in (worker.log, worker.pid_file) if path is not None]
+    yield from (str(path) for path in files if path.exists() and not (path.is_file() and _may(path, os.W_OK)))
+    folders = {path.parent for path in files if path == worker.pid_file or not path.exists()}
+    yield from (str(folder) for folder in sorted(folders) if folder.is_dir() and not _may(folder, os.W_OK | os.X_OK))
+
+
+def _wrong(worker: WorkerDescription) -> Iterator[str]:
+    if worker.cwd is not None and not worker.cwd.is_dir():
+        yield "cwd"
+    program = worker.start[0] if worker.start else ""
+    if "/" in program and worker.cwd is not None:
+        program = str(worker.cwd / program)
+    if shutil.which(program, path=worker.env.get("PATH")) is None:
+        yield "program"
+    if shutil.which("setsid") is None:
+        yield "setsid"
+
+
+def _views_here(pid: int, most: int) -> Iterator[tuple[int, View]]:
+    while pid > 0 and most > 0 and (view := ownership.look(pid)) is not None:
+        yield pid, View(view, words_here(pid))
+        pid, most = view.parent, most - 1
+
+
+def _answers(url: str) -> bool:
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    with contextlib.suppress(OSError):
+        socket.create_connection((parts.hostname or "", port), timeout=_CONNECT_SECONDS).close()
+        return True
+    return False
+
+
+def _listening_sockets(url: str) -> set[str]:
+    """The TCP sockets of this network namespace that listen at an address, by their inode."""
+    pattern = re.compile(rf"^ *\d+: ({listening_at(url)}) [0-9A-F]+:[0-9A-F]+ 0A (?:\S+ +){{5}}(\d+)", re.MULTILINE)
+    found: set[str] = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/self/net/{table}").read_text(encoding="ascii")
+            found |= {f"socket:[{match[match.re.groups]}]" for match in pattern.finditer(text)}
+    return found
+
+
+def _sockets_of(family: Sequence[FarProcess]) -> set[str]:
+    """What the processes have open, sockets by their inode."""
+    return {target for process in family for target in _open_files(process.pid)}
+
+
+def _open_files(pid: int) -> Iterator[str]:
+    folder = f"/proc/{pid}/fd"
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208
+            with contextlib.suppress(OSError):  # closed meanwhile
+                yield os.readlink(f"{folder}/{name}")  # noqa: PTH115
+
+
+def _holder_of(sockets: set[str]) -> str:
+    """In words, which process has one of these sockets open."""
+    for pid in psutil.pids():
+        if not sockets.isdisjoint(_open_files(pid)):
+            return f"process {pid}"
+    return "a process of another user"
+
+
+def _views(parts: Mapping[str, bytes]) -> Iterator[tuple[int, View]]:
+    for name, content in parts.items():
+        if not name.startswith("view ") or not content.strip():
+            continue
+        pid = name.removeprefix("view ")
+        numbers = content.rpartition(b")")[2].split()
+        status = dict(
+            line.partition(": ")[::2] for line in _text(parts, f"status {pid}").replace("\t", " ").splitlines()
+        )
+        uids = status.get("Uid", "").split()
+        if len(numbers) < 4 or len(uids) < 2:
+            continue
+        cgroups = _text(parts, f"cgroup {pid}").splitlines()
+        view = ProcessView(
+            pid=int(pid),
+            name=content.partition(b"(")[2].rpartition(b")")[0].decode("utf-8", "replace"),
+            uid=int(uids[1]),
+            parent=int(numbers[1]),
+            session=int(numbers[3]),
+            cgroups=tuple(line.split(":", 2)[2] for line in cgroups if line.count(":") >= 2),
+            namespaces={kind: status[kind] for kind in ("pid", "mnt") if kind in status},
+            user=status.get("User", ""),
+        )
+        yield view.pid, View(view, words_of(parts.get(f"line {pid}", b"").removesuffix(b"\n")))
+
+
+def _text(parts: Mapping[str, bytes], name: str) -> str:
+    return parts.get(name, b"").decode("utf-8", "surrogateescape").strip()
