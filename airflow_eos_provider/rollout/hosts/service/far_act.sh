@@ -444,12 +444,12 @@ end_family() {
 }
 
 stop_and_start() {
-  mask=022 files=
+  mask=022 limits=
   if [ "$stop_pid" -ne 0 ] && is_same "$stop_pid" "$stop_ticks"; then
     while read -r key value rest; do
       [ "$key" = Umask: ] && mask=$value
     done 2>/dev/null </proc/"$stop_pid"/status
-    files=$(grep '^Max open files ' /proc/"$stop_pid"/limits 2>/dev/null)
+    limits=$(cat /proc/"$stop_pid"/limits 2>/dev/null)
     say "stopping pid $stop_pid"
     family=$stop_pid/$stop_ticks living=$stop_pid
     if ! end_family TERM "$grace"; then
@@ -493,17 +493,41 @@ in_session() {
   if "$eos_setsid" -f true 2>/dev/null; then "$eos_setsid" -f "$@"; else "$eos_setsid" "$@" & fi
 }
 
+# Gives this shell the resource limits of the process that is replaced; what may not be raised to that stays.
+set_limits() {
+  read -r own rest </proc/self/stat
+  while IFS= read -r line; do
+    option=
+    case $line in
+    'Max cpu time '*) option=cpu line=${line#'Max cpu time'} ;;
+    'Max file size '*) option=fsize line=${line#'Max file size'} ;;
+    'Max data size '*) option=data line=${line#'Max data size'} ;;
+    'Max stack size '*) option=stack line=${line#'Max stack size'} ;;
+    'Max core file size '*) option=core line=${line#'Max core file size'} ;;
+    'Max resident set '*) option=rss line=${line#'Max resident set'} ;;
+    'Max processes '*) option=nproc line=${line#'Max processes'} ;;
+    'Max open files '*) option=nofile line=${line#'Max open files'} ;;
+    'Max locked memory '*) option=memlock line=${line#'Max locked memory'} ;;
+    'Max address space '*) option=as line=${line#'Max address space'} ;;
+    'Max nice priority '*) option=nice line=${line#'Max nice priority'} ;;
+    'Max realtime priority '*) option=rtprio line=${line#'Max realtime priority'} ;;
+    esac
+    [ -n "$option" ] || continue
+    set -f
+    # shellcheck disable=SC2086
+    set -- $line
+    set +f
+    prlimit --pid "$own" "--$option=$1:$2" 2>/dev/null
+  done <<LIMITS
+$limits
+LIMITS
+}
+
 launch() {
   eos_setsid=$(command -v setsid)
   said=$(
     umask "$mask"
-    if [ -n "$files" ]; then
-      set -f
-      # shellcheck disable=SC2086
-      set -- $files
-      set +f
-      ulimit -S -n "$4" && ulimit -H -n "$5" && ulimit -S -n "$4"
-    fi 2>/dev/null
+    set_limits
     mkdir -p "${log%/*}" "${pid_file%/*}" 2>/dev/null
     cd "$cwd" 2>/dev/null || { echo "its working folder $cwd cannot be entered" && exit 1; }
     set -- "$log" "$pid_file" "$PATH" # mv need not be in the worker's own PATH
