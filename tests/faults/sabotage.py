@@ -6,11 +6,13 @@ The product has no such hooks: its own host is wrapped here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Literal
 
 from airflow_eos_provider.connect.cluster.placement import SystemdUnit
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.rollout.hosts.choose import service_of
+from airflow_eos_provider.rollout.hosts.host import RestartRequest
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from tests.lab.machine import Machine as LabMachine
@@ -79,12 +81,10 @@ class SabotagedHost(ServicedHost):
         self._sabotage.come("edited", self._worker)
         return digest
 
-    def restart(self, **options: Any) -> None:
-        permit = options["permit"]
-
-        def permitted(act: str) -> None:
-            permit(act)
+    def restart(self, request: RestartRequest = RestartRequest()) -> None:  # noqa: B008 (frozen)
+        def permitted(act: Literal["stop", "start"]) -> None:
+            request.permit(act)
             self._sabotage.come("permitted", self._worker)
 
-        super().restart(**{**options, "permit": permitted})
+        super().restart(replace(request, permit=permitted))
         self._sabotage.come("restarted", self._worker)

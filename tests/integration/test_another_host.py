@@ -29,9 +29,8 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.waiting import is_healthy, wait_for_group
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, Permit, StartToken
-from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
-from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS, RolloutSettings
+from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, RestartRequest, StartToken
+from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests.integration import supervisor as program
 from tests.waiting import until
 
@@ -121,16 +120,8 @@ class SupervisedHost:
         if digest(self.supervisor.template()) != original:
             assert self.supervisor.write(self.supervisor.former, expect=expect) == original
 
-    def restart(
-        self,
-        *,
-        stop_grace_seconds: float = STOP_GRACE_SECONDS,
-        on_event: OnEvent = lambda _event: None,
-        permit: Permit = lambda _act: None,
-        rollout: str = "",
-        replaces: str = "",
-    ) -> None:
-        permit("stop")
+    def restart(self, request: RestartRequest = RestartRequest()) -> None:  # noqa: B008 (frozen)
+        request.permit("stop")
         self.supervisor.restart(self.worker_id)
 
 

@@ -26,11 +26,17 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Observed, judge
 from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.rollout.hosts.host import NotRestartedError, RestartPendingError, WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import (
+    NotRestartedError,
+    RestartPendingError,
+    RestartRequest,
+    WorkerStartError,
+)
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
-from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
+from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
+from airflow_eos_provider.rollout.hosts.service.unit_look import UnitFacts
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from tests.integration import systemd_worker
 from tests.lab.machine import Machine, remove_control_groups
@@ -213,15 +219,15 @@ class Unit:
         changed_at: float | None = None,
         asked: list[str] | None = None,
     ) -> None:
-        service.restart(
-            config_sha256="",
-            changed_at=changed_at,
+        request = RestartRequest(
             stop_grace_seconds=20.0,
             on_event=self.events.append,
             permit=(asked if asked is not None else []).append,
             rollout=rollout,
             replaces=replaces,
+            changed_at=changed_at,
         )
+        service.restart(request)
 
     def control(self, verb: str) -> None:
         self.booted.output(["systemctl", verb, self.name])
@@ -592,7 +598,7 @@ def test_a_unit_of_another_worker_is_a_problem_once_its_start_script_had_its_tim
     unit.config = "/etc/kafka/other.properties"
     facts = look(unit.service())
     assert (facts.reads_file, facts.problem) == (False, None)
-    monkeypatch.setattr("airflow_eos_provider.rollout.hosts.service.systemd.START_SCRIPT_SECONDS", 0.0)
+    monkeypatch.setattr("airflow_eos_provider.rollout.hosts.service.unit_look.START_SCRIPT_SECONDS", 0.0)
     problem = look(unit.service()).problem
     assert problem is not None
     assert "other.properties" in problem
@@ -688,11 +694,15 @@ def test_a_host_judges_the_file_and_the_process_of_its_machine(unit: Unit) -> No
     verdict = judge(facts.worker_id, facts.declared, facts.running, Observed(None, "not asked"))
     assert (verdict.verdict, verdict.joins_as) == (ModeVerdict.DISABLED, Mode.PREPARING)
     events: list[RestartEvent] = []
-    host.restart(stop_grace_seconds=20.0, on_event=events.append, rollout="r1", replaces=facts.start_token)
+    host.restart(
+        RestartRequest(stop_grace_seconds=20.0, on_event=events.append, rollout="r1", replaces=facts.start_token)
+    )
     until(lambda: host.observe().running.mode is Mode.PREPARING, "the new mode", seconds=10)
     # Once more, by a controller that only knows that this restart was announced:
     given = unit.machine.given
-    host.restart(stop_grace_seconds=20.0, on_event=events.append, rollout="r1", replaces=facts.start_token)
+    host.restart(
+        RestartRequest(stop_grace_seconds=20.0, on_event=events.append, rollout="r1", replaces=facts.start_token)
+    )
     assert unit.machine.given == given
 
 
@@ -755,7 +765,7 @@ def test_a_log_file_of_the_machine_proves_the_mode(unit: Unit, booted: Booted) -
     assert host.observe().log == f"{log} on connect-1"
     unit.set(**{MODE: "broken"})
     with pytest.raises(WorkerStartError, match="Invalid value broken") as error:
-        host.restart(stop_grace_seconds=20.0)
+        host.restart(RestartRequest(stop_grace_seconds=20.0))
     assert "hunter22" not in str(error.value)
 
 
@@ -841,7 +851,7 @@ def test_what_does_not_answer_for_a_moment_after_the_job_was_given_is_asked_agai
 def test_a_machine_that_refuses_the_login_after_the_job_was_given_is_lost_and_the_worker_is_not_to_blame(
     unit: Unit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_eos_provider.rollout.hosts.service.unit_restart.SLACK_SECONDS", 0.0)
+    monkeypatch.setattr("airflow_eos_provider.rollout.hosts.service.systemd.SLACK_SECONDS", 0.0)
     service = unit.service()
     look_at_it = service.look
 
@@ -864,8 +874,8 @@ def test_a_stop_that_takes_longer_than_is_waited_for_is_said_and_systemd_goes_on
     service = unit.service()
     before = look(service).token
     with monkeypatch.context() as patched:
-        patched.setattr("airflow_eos_provider.rollout.hosts.service.unit_restart.SLACK_SECONDS", 0.0)
-        patched.setattr("airflow_eos_provider.rollout.hosts.service.unit_restart.LONGEST_SECONDS", 0.1)
+        patched.setattr("airflow_eos_provider.rollout.hosts.service.systemd.SLACK_SECONDS", 0.0)
+        patched.setattr("airflow_eos_provider.rollout.hosts.service.systemd.LONGEST_SECONDS", 0.1)
         with pytest.raises(RestartPendingError, match="systemd goes on with it"):
             unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)
     booted.write(gate, "")

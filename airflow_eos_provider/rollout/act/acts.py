@@ -18,7 +18,12 @@ from airflow_eos_provider.errors import (
     UnreachableError,
 )
 from airflow_eos_provider.journal.journal import Journal
-from airflow_eos_provider.rollout.hosts.host import NotRestartedError, RestartPendingError, WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import (
+    NotRestartedError,
+    RestartPendingError,
+    RestartRequest,
+    WorkerStartError,
+)
 from airflow_eos_provider.rollout.hosts.restart_event import OnEvent, RestartEvent
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
@@ -84,11 +89,13 @@ class Acts:
         self.observer.session.hang_up()
         try:
             self.observer.hosts[worker_id].restart(
-                stop_grace_seconds=self.settings.stop_grace_seconds,
-                on_event=hear,
-                permit=lambda act: self._permit(worker_id, act),
-                rollout=self.rollout_id,
-                replaces=replaces,
+                RestartRequest(
+                    stop_grace_seconds=self.settings.stop_grace_seconds,
+                    on_event=hear,
+                    permit=lambda act: self._permit(worker_id, act),
+                    rollout=self.rollout_id,
+                    replaces=replaces,
+                )
             )
         except WorkerStartError:
             raise

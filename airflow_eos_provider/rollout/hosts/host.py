@@ -43,6 +43,29 @@ class RestartPendingError(RefusedError):
 
 
 @dataclass(frozen=True, slots=True)
+class RestartRequest:
+    """A restart that is asked for.
+
+    :param stop_grace_seconds: how long the worker may take to stop by itself before it is killed.
+    :param on_event: receives what happens; of an act that another controller has begun, all that has happened.
+    :param permit: see :data:`Permit`.
+    :param rollout: the rollout that asks; empty if none does.
+    :param replaces: start token of what is to be replaced, as that rollout has announced it.
+    :param config_sha256: of the file that the worker is started with; its host fills it in.
+    :param changed_at: when that file was last changed, seconds since the epoch, by its machine's clock: a process that
+        was started later has read it. Its host fills it in.
+    """
+
+    stop_grace_seconds: float = STOP_GRACE_SECONDS
+    on_event: OnEvent = lambda _event: None
+    permit: Permit = lambda _act: None
+    rollout: str = ""
+    replaces: str = ""
+    config_sha256: str = ""
+    changed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Edit:
     """What one write changes.
 
@@ -175,24 +198,11 @@ class Host(Protocol):
         """
         ...
 
-    def restart(
-        self,
-        *,
-        stop_grace_seconds: float = STOP_GRACE_SECONDS,
-        on_event: OnEvent = lambda _event: None,
-        permit: Permit = lambda _act: None,
-        rollout: str = "",
-        replaces: str = "",
-    ) -> None:
+    def restart(self, request: RestartRequest = RestartRequest()) -> None:
         """Stop the worker, if it runs, and start it: one act, which ends without this process.
 
         An act of this very rollout that another controller has begun is waited for and reported, not done again.
 
-        :param stop_grace_seconds: how long the worker may take to stop by itself before it is killed.
-        :param on_event: receives what happens; of an act that another controller has begun, all that has happened.
-        :param permit: see :data:`Permit`.
-        :param rollout: the rollout that asks; empty if none does.
-        :param replaces: start token of what is to be replaced, as that rollout has announced it.
         :raises ConfigurationError: the worker cannot be started; found out before anything is stopped.
         :raises RefusedError: it is not this worker's alone, or it could not be stopped.
         :raises NotRestartedError: it is refused for a reason that is not the worker's; nothing was stopped.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import NoReturn
@@ -28,7 +28,7 @@ from airflow_eos_provider.rollout.hosts.host import (
     HostFacts,
     NotRestartedError,
     Obstacle,
-    Permit,
+    RestartRequest,
     StartToken,
 )
 from airflow_eos_provider.rollout.hosts.machine.far_file import FarContent, FarFile
@@ -36,10 +36,8 @@ from airflow_eos_provider.rollout.hosts.machine.far_log import startup_mode, zon
 from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.ownership import own_address
-from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts
 from airflow_eos_provider.rollout.hosts.service.started import StartedService
-from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +151,7 @@ class ServicedHost:
         """
         self._far_file.restore(expect=expect, original=original)
 
-    def restart(
-        self,
-        *,
-        stop_grace_seconds: float = STOP_GRACE_SECONDS,
-        on_event: OnEvent = lambda _event: None,
-        permit: Permit = lambda _act: None,
-        rollout: str = "",
-        replaces: str = "",
-    ) -> None:
+    def restart(self, request: RestartRequest = RestartRequest()) -> None:  # noqa: B008 (frozen)
         """Let the service stop the worker, if it runs, and start it; the machine finishes that without this process.
 
         :raises NotRestartedError: its file cannot be read, as where a right was taken away.
@@ -181,15 +171,7 @@ class ServicedHost:
             remember(properties)
             if isinstance(self._service, StartedService):
                 self._service.address = own_address(self._worker.url, properties)
-        self._service.restart(
-            config_sha256=content.sha256,
-            changed_at=content.changed_at,
-            stop_grace_seconds=stop_grace_seconds,
-            on_event=on_event,
-            permit=permit,
-            rollout=rollout,
-            replaces=replaces,
-        )
+        self._service.restart(replace(request, config_sha256=content.sha256, changed_at=content.changed_at))
 
     @property
     def _far_file(self) -> FarFile:

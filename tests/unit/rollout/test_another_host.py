@@ -33,16 +33,16 @@ from airflow_eos_provider.rollout.hosts.host import (
     HostFacts,
     NotRestartedError,
     Obstacle,
-    Permit,
     RestartPendingError,
+    RestartRequest,
     StartToken,
     WorkerStartError,
 )
 from airflow_eos_provider.rollout.hosts.launch import Launch
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, OnEvent, RestartEvent
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.plan.plan import Plan
-from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS, RolloutSettings
+from airflow_eos_provider.rollout.settings import RolloutSettings
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 DISABLED, PREPARING = Mode.DISABLED, Mode.PREPARING
@@ -139,16 +139,8 @@ class SupervisedHost:
         assert self.supervisor.former is not None
         assert self.supervisor.write(self.supervisor.former, expect=expect) == original
 
-    def restart(
-        self,
-        *,
-        stop_grace_seconds: float = STOP_GRACE_SECONDS,
-        on_event: OnEvent = lambda _event: None,
-        permit: Permit = lambda _act: None,
-        rollout: str = "",
-        replaces: str = "",
-    ) -> None:
-        assert replaces in ("", self.observe().start_token), "the roll gives back the token that this host gave"
+    def restart(self, request: RestartRequest = RestartRequest()) -> None:  # noqa: B008 (frozen)
+        assert request.replaces in ("", self.observe().start_token), "the roll gives back the token that this host gave"
         if self.worker_id in self.supervisor.slow:
             raise RestartPendingError("the supervisor goes on with it", remedy="See what it waits for.")
         if self.worker_id in self.supervisor.unreachable:
@@ -156,11 +148,11 @@ class SupervisedHost:
         if self.worker_id in self.supervisor.forbidden:
             raise NotRestartedError("the supervisor does not let this login restart it", remedy="Allow it.")
         ran = self.observe().runs_as
-        permit("stop" if ran else "start")
+        request.permit("stop" if ran else "start")
         if ran:
-            on_event(RestartEvent(f"{ran} has ended", Moment.STOPPED, time.time()))
+            request.on_event(RestartEvent(f"{ran} has ended", Moment.STOPPED, time.time()))
         self.supervisor.run(self.worker_id)
-        on_event(RestartEvent(f"{self.observe().runs_as} was started", Moment.STARTED, time.time()))
+        request.on_event(RestartEvent(f"{self.observe().runs_as} was started", Moment.STARTED, time.time()))
 
 
 class World:

@@ -18,7 +18,7 @@ from airflow_eos_provider.connect.cluster.placement import OwnCommands
 from airflow_eos_provider.connect.startup_log import StartupLog
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.redaction import redact
-from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, Permit, StartToken
+from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, RestartRequest, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, one_line, shown_words
 from airflow_eos_provider.rollout.hosts.machine.far_process import (
     CommandLines,
@@ -29,7 +29,6 @@ from airflow_eos_provider.rollout.hosts.machine.far_process import (
 )
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
-from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.hosts.service.far_act import ActKey, FarTask
 from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart, restarted_by, under_way
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
@@ -186,31 +185,13 @@ class CommandService:
         """Nothing: what it prints goes into a file, if anywhere."""
         return StartupLog(None, "the description has no log")
 
-    def restart(
-        self,
-        *,
-        config_sha256: str,
-        changed_at: float | None,
-        stop_grace_seconds: float,
-        on_event: OnEvent,
-        permit: Permit,
-        rollout: str,
-        replaces: str,
-    ) -> None:
+    def restart(self, request: RestartRequest) -> None:
         """The restart command, by a shell of its machine's own that outlives this process; see ``far_act.py``.
 
         How long the worker may take to stop before it is killed is its supervisor's to say; beyond
         ``stop_grace_seconds`` the restart has failed.
         """
-        self._restart.run(
-            config_sha256=config_sha256,
-            changed_at=changed_at,
-            stop_grace_seconds=stop_grace_seconds,
-            on_event=on_event,
-            permit=permit,
-            rollout=rollout,
-            replaces=replaces,
-        )
+        self._restart.run(request)
 
     def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> FarTask:
         """What is to be done.

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.redaction import redact, secrets_of
-from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS, NOT_RUNNING, Permit, WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, RestartRequest, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.far_log import FarLog
 from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
@@ -67,33 +67,23 @@ class FarRestart:
         """The record of the last restart that no controller has reported yet; None if there is none."""
         return self._acts.look().record
 
-    def run(
-        self,
-        *,
-        config_sha256: str,
-        changed_at: float | None,
-        stop_grace_seconds: float,
-        on_event: OnEvent,
-        permit: Permit,
-        rollout: str,
-        replaces: str,
-    ) -> None:
+    def run(self, request: RestartRequest) -> None:
         """See :meth:`~airflow_eos_provider.rollout.hosts.service.service.Service.restart`."""
 
         def shown(event: RestartEvent) -> None:
-            on_event(replace(event, words=self._shown(event.words)))
+            request.on_event(replace(event, words=self._shown(event.words)))
 
-        key = ActKey(rollout, replaces, config_sha256)
+        key = ActKey(request.rollout, request.replaces, request.config_sha256)
         for _ in range(_ATTEMPTS):
-            look = self._earlier_act(key, stop_grace_seconds, shown)
+            look = self._earlier_act(key, request.stop_grace_seconds, shown)
             if look is not None:
                 break
             facts = self._look()
-            if _is_done(facts, key, changed_at):
-                on_event(facts.restarted_already)
+            if facts.has_done(request):
+                request.on_event(facts.restarted_already)
                 return
-            task = self._task(facts, key, stop_grace_seconds)
-            permit("stop" if task.stop_pid else "start")
+            task = self._task(facts, key, request.stop_grace_seconds)
+            request.permit("stop" if task.stop_pid else "start")
             beginning = self._acts.begin(task, shown)
             if beginning is Beginning.BEGUN:
                 look = self._acts.follow(task.seconds, shown)
@@ -255,13 +245,3 @@ def restarted_by(record: FarRecord | None, top: FarProcess | None) -> tuple[Rest
     :param top: the first process of what runs.
     """
     return moments_of(record.events) if record is not None and top is not None and record.start == top.start else ()
-
-
-def _is_done(facts: ServiceFacts, key: ActKey, changed_at: float | None) -> bool:
-    """Whether what runs is another start than the one that this rollout has announced, and has read the file as it is.
-
-    :param changed_at: when the file was last changed, seconds since the epoch, by its machine's clock.
-    """
-    if not key.rollout or facts.process is None or facts.token in (NOT_RUNNING, key.replaces) or changed_at is None:
-        return False
-    return facts.process.started_at > changed_at + CLOCK_TICK_SECONDS

@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from airflow_eos_provider.connect.startup_log import StartupLog
-from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, Permit, StartToken
+from airflow_eos_provider.rollout.hosts.host import (
+    CLOCK_TICK_SECONDS,
+    NOT_RUNNING,
+    Obstacle,
+    RestartRequest,
+    StartToken,
+)
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, OnEvent, RestartEvent
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,14 @@ class ServiceFacts:
             return RestartEvent(words)
         return RestartEvent(words, Moment.STARTED, self.process.started_at + self.clock_offset)
 
+    def has_done(self, request: RestartRequest) -> bool:
+        """Whether what runs is another start than the one that the rollout has announced, and has read the file."""
+        if not request.rollout or self.process is None or request.changed_at is None:
+            return False
+        if self.token in (NOT_RUNNING, request.replaces):
+            return False
+        return self.process.started_at > request.changed_at + CLOCK_TICK_SECONDS
+
 
 class Service(Protocol):
     """Who owns one worker's process."""
@@ -107,23 +121,9 @@ class Service(Protocol):
         """
         ...
 
-    def restart(
-        self,
-        *,
-        config_sha256: str,
-        changed_at: float | None,
-        stop_grace_seconds: float,
-        on_event: OnEvent,
-        permit: Permit,
-        rollout: str,
-        replaces: str,
-    ) -> None:
+    def restart(self, request: RestartRequest) -> None:
         """Stop the worker, if it runs, and start it: one act, which the machine finishes without this process.
 
         See :meth:`airflow_eos_provider.rollout.hosts.host.Host.restart`.
-
-        :param config_sha256: of the file that the worker is started with.
-        :param changed_at: when that file was last changed, seconds since the epoch, by its machine's clock: a process
-            that was started later has read it.
         """
         ...

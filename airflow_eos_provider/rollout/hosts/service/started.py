@@ -16,13 +16,12 @@ from airflow_eos_provider.connect.startup_log import StartupLog
 from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.redaction import remember
-from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, Permit, StartToken
+from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, RestartRequest, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, how_to_start, launch_of
 from airflow_eos_provider.rollout.hosts.machine.far_process import CommandLines, FarProcess, names_path
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, obstacles
-from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.hosts.service.far_act import ActKey, FarTask
 from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart, restarted_by, under_way
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
@@ -168,27 +167,9 @@ class StartedService:
         """Nothing: what it prints goes into a file, if anywhere."""
         return StartupLog(None, "the description has no log")
 
-    def restart(
-        self,
-        *,
-        config_sha256: str,
-        changed_at: float | None,
-        stop_grace_seconds: float,
-        on_event: OnEvent,
-        permit: Permit,
-        rollout: str,
-        replaces: str,
-    ) -> None:
+    def restart(self, request: RestartRequest) -> None:
         """Stop it by signals and start it by its start command; see ``far_act.py``."""
-        self._restart.run(
-            config_sha256=config_sha256,
-            changed_at=changed_at,
-            stop_grace_seconds=stop_grace_seconds,
-            on_event=on_event,
-            permit=permit,
-            rollout=rollout,
-            replaces=replaces,
-        )
+        self._restart.run(request)
 
     def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> FarTask:
         """What is to be done.

@@ -7,11 +7,10 @@ from typing import NoReturn
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.connect.startup_log import StartupLog
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.rollout.hosts.host import Permit
+from airflow_eos_provider.rollout.hosts.host import RestartRequest
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
-from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
 
@@ -42,17 +41,7 @@ class UndescribedService:
     def startup(self, facts: ServiceFacts) -> StartupLog:
         return StartupLog(None, self._problem)
 
-    def restart(
-        self,
-        *,
-        config_sha256: str,
-        changed_at: float | None,
-        stop_grace_seconds: float,
-        on_event: OnEvent,
-        permit: Permit,
-        rollout: str,
-        replaces: str,
-    ) -> NoReturn:
+    def restart(self, request: RestartRequest) -> NoReturn:
         """Refuse.
 
         :raises ConfigurationError: always.

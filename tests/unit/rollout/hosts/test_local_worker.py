@@ -34,7 +34,7 @@ from airflow_eos_provider.rollout.hosts import ownership
 from airflow_eos_provider.rollout.hosts.beside_unit import Way
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.edited_file import backup_path
-from airflow_eos_provider.rollout.hosts.host import Host, HostFacts, WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import Host, HostFacts, RestartRequest, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine import this_machine
 from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
@@ -122,7 +122,7 @@ def first_process(worker: WorkerDescription) -> processes.ProcessIdentity:
 
 def restarted(host: Host, **arguments: Any) -> processes.ProcessIdentity:
     """The process that a restart has started."""
-    host.restart(**arguments)
+    host.restart(RestartRequest(**arguments))
     found = process_of(host.observe())
     assert found is not None
     return found
@@ -375,7 +375,7 @@ class TestRestarting:
         host = started(replace(worker, start=(*worker.start, "deaf")))
         old = process_of(host.observe())
         events: list[str] = []
-        host.restart(stop_grace_seconds=0.3, on_event=lambda event: events.append(event.words))
+        host.restart(RestartRequest(stop_grace_seconds=0.3, on_event=lambda event: events.append(event.words)))
         assert old is not None
         assert not old.is_alive()
         assert f"pid {old.pid} did not stop within 0 s and was killed" in events
@@ -386,20 +386,20 @@ class TestRestarting:
         """A worker that was just stopped is started again, whoever rules by now."""
         host = started(worker)
         asked: list[str] = []
-        host.restart(stop_grace_seconds=5, permit=asked.append)
+        host.restart(RestartRequest(stop_grace_seconds=5, permit=asked.append))
         assert asked == ["stop"]
 
     def test_a_worker_that_is_down_is_started_by_permission_only(self, worker: WorkerDescription) -> None:
         host = host_of(worker)
         with pytest.raises(FencedError):
-            host.restart(permit=forbid)
+            host.restart(RestartRequest(permit=forbid))
         assert process_of(host.observe()) is None
 
     def test_a_forbidden_stop_leaves_the_worker_running(self, worker: WorkerDescription) -> None:
         host = started(worker)
         before = process_of(host.observe())
         with pytest.raises(FencedError):
-            host.restart(permit=forbid)
+            host.restart(RestartRequest(permit=forbid))
         assert before is not None
         assert before.is_alive()
         assert process_of(host.observe()) == before
@@ -497,6 +497,7 @@ from pathlib import Path, PurePosixPath
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.rollout.hosts.beside_unit import Way
 from airflow_eos_provider.rollout.hosts.choose import host_of
+from airflow_eos_provider.rollout.hosts.host import RestartRequest
 from airflow_eos_provider.rollout.hosts.service.far_act import FarActs
 given = json.loads(sys.argv[1])
 paths = {name: Path(given[name]) for name in ("config", "log", "pid_file")}
@@ -506,7 +507,8 @@ def begin_and_die(*arguments):
     begin(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
 FarActs.begin = begin_and_die
-host_of(worker).restart(stop_grace_seconds=float(sys.argv[4]), rollout=sys.argv[2], replaces=sys.argv[3])
+rollout, replaces, grace = sys.argv[2:]
+host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=rollout, replaces=replaces))
 """
 
     def killed_controller(self, worker: WorkerDescription, replaces: str, *, grace: float = 10.0) -> None:
@@ -577,7 +579,7 @@ host_of(worker).restart(stop_grace_seconds=float(sys.argv[4]), rollout=sys.argv[
         assert [event.words for event in facts.restarted] == [event.words for event in moments_of(heard)]
         assert host.observe().restarted == ()
         with pytest.raises(FencedError):
-            host.restart(rollout=self.ROLLOUT, replaces=token, permit=forbid)
+            host.restart(RestartRequest(rollout=self.ROLLOUT, replaces=token, permit=forbid))
 
     @pytest.mark.parametrize("rollout", [ROLLOUT, "another"])
     def test_an_act_before_another_change_of_the_file_is_not_taken_for_this_one(
@@ -589,7 +591,7 @@ host_of(worker).restart(stop_grace_seconds=float(sys.argv[4]), rollout=sys.argv[
         wait_for(lambda: self.record(worker).phase is Phase.DONE)
         host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
         with pytest.raises(FencedError):
-            host.restart(rollout=rollout, replaces=token, permit=forbid)
+            host.restart(RestartRequest(rollout=rollout, replaces=token, permit=forbid))
 
     def test_a_start_that_failed_unseen_is_reported_to_who_comes_later(self, worker: WorkerDescription) -> None:
         host = started(worker)
@@ -599,7 +601,7 @@ host_of(worker).restart(stop_grace_seconds=float(sys.argv[4]), rollout=sys.argv[
         self.killed_controller(worker, token)
         wait_for(lambda: self.record(worker).phase is Phase.FAILED)
         with pytest.raises(WorkerStartError, match="found its settings wrong"):
-            host.restart(rollout=self.ROLLOUT, replaces=token, permit=forbid)
+            host.restart(RestartRequest(rollout=self.ROLLOUT, replaces=token, permit=forbid))
 
     def test_an_act_whose_helper_was_killed_is_named_and_done_anew(self, worker: WorkerDescription) -> None:
         """As if the machine had gone down between stop and start."""
@@ -639,7 +641,11 @@ host_of(worker).restart(stop_grace_seconds=float(sys.argv[4]), rollout=sys.argv[
         old = process_of(host.observe())
         assert old is not None
         limits = {}
-        for number, soft in ((resource.RLIMIT_NOFILE, 333), (resource.RLIMIT_CORE, 4096), (resource.RLIMIT_NPROC, 9999)):
+        for number, soft in (
+            (resource.RLIMIT_NOFILE, 333),
+            (resource.RLIMIT_CORE, 4096),
+            (resource.RLIMIT_NPROC, 9999),
+        ):
             limits[number] = (soft, resource.prlimit(old.pid, number)[1])
             resource.prlimit(old.pid, number, limits[number])
         mask = os.umask(0o077)
@@ -702,7 +708,7 @@ host_of(worker).restart(stop_grace_seconds=float(sys.argv[4]), rollout=sys.argv[
                 assert [obstacle.act for obstacle in facts.obstacles] == ["restart"]
                 assert f"pid {supervisor.pid} (bash)" in facts.obstacles[0].what
                 with pytest.raises(RefusedError, match="may start it again"):
-                    host.restart(permit=forbid)
+                    host.restart(RestartRequest(permit=forbid))
                 assert host.observe().start_token == facts.start_token
             finally:
                 supervisor.kill()

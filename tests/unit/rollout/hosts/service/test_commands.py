@@ -18,7 +18,7 @@ import pytest
 
 from airflow_eos_provider.connect.cluster.placement import OwnCommands
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.rollout.hosts.host import WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import RestartRequest, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
@@ -51,7 +51,7 @@ def restart(service: CommandService, facts: CommandFacts | None = None, **argume
     replaces = "" if facts is None else facts.token
     settings: dict[str, Any] = {"config_sha256": "c", "changed_at": None, "stop_grace_seconds": 20.0, "rollout": "r"}
     settings |= {"on_event": lambda event: events.append(event.words), "permit": events.append, "replaces": replaces}
-    service.restart(**(settings | arguments))
+    service.restart(RestartRequest(**(settings | arguments)))
     return events
 
 

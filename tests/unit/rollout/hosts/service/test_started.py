@@ -21,7 +21,7 @@ import pytest
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, FencedError, RefusedError
 from airflow_eos_provider.processes import identify
-from airflow_eos_provider.rollout.hosts.host import WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import RestartRequest, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service import far_act
@@ -72,7 +72,7 @@ class Far:
             "rollout": "r",
         }
         settings |= {"on_event": lambda event: events.append(event.words), "permit": events.append, "replaces": ""}
-        service.restart(**(settings | arguments))
+        service.restart(RestartRequest(**(settings | arguments)))
         return events
 
     def helper(self) -> int:

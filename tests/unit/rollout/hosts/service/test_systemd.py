@@ -8,15 +8,15 @@ import pytest
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import MachineDescription, SystemdUnit
-from airflow_eos_provider.rollout.hosts.host import StartToken
+from airflow_eos_provider.rollout.hosts.host import RestartRequest, StartToken
 from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
-from airflow_eos_provider.rollout.hosts.service import unit_restart
-from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
+from airflow_eos_provider.rollout.hosts.service import systemd
+from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitRestart
 from airflow_eos_provider.rollout.hosts.service.unit import Unit
-from airflow_eos_provider.rollout.hosts.service.unit_restart import UnitRestart
+from airflow_eos_provider.rollout.hosts.service.unit_look import UnitFacts
 
 
 class Bare(ThisMachine):
@@ -33,7 +33,7 @@ def test_a_log_that_cannot_be_read_does_not_hide_that_the_worker_has_ended() -> 
         service=SystemdUnit("kafka-connect.service", journal=True),
     )
     unit = Unit.parse("Id=kafka-connect.service\nActiveState=failed\nSubState=failed\n")
-    error = UnitRestart(SystemdService(Bare(), worker), 10.0, lambda event: None)._ended(unit, "1nv0cat10n")
+    error = UnitRestart(SystemdService(Bare(), worker), RestartRequest())._ended(unit, "1nv0cat10n")
     assert "ended right after its start" in error.found
     assert "the log cannot be read: There is no program 'journalctl'" in error.found
 
@@ -54,7 +54,7 @@ class LateJournal(SystemdService):
 def test_the_last_lines_of_a_worker_that_has_ended_are_waited_for() -> None:
     worker = WorkerDescription("http://127.0.0.1:1", service=SystemdUnit("connect"))
     unit = Unit.parse("Id=connect.service\nActiveState=failed\nSubState=failed\n")
-    restart = UnitRestart(LateJournal(ThisMachine(), worker), 20.0, lambda _event: None)
+    restart = UnitRestart(LateJournal(ThisMachine(), worker), RestartRequest())
     assert "the end of 4711" in restart._ended(unit, "4711").found
 
 
@@ -86,15 +86,14 @@ class Shown(SystemdService):
 
 def moments(service: Shown, *, changed_at: float = 1006.0) -> list[tuple[Moment | None, float]]:
     heard: list[RestartEvent] = []
-    restart = UnitRestart(service, 90.0, heard.append)
-    restart.run(changed_at=changed_at, permit=lambda _act: None, rollout="r", replaces="i1")
+    service.restart(RestartRequest(on_event=heard.append, rollout="r", replaces="i1", changed_at=changed_at))
     return [(event.moment, event.at) for event in moments_of(heard)]
 
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing listens where these workers should; that is not waited for."""
-    monkeypatch.setattr(unit_restart, "EARLY_END_SECONDS", 0.0)
+    monkeypatch.setattr(systemd, "EARLY_END_SECONDS", 0.0)
 
 
 BEFORE = shown("i1", started=5.0, ended=2.0)
