@@ -24,14 +24,14 @@ from airflow_eos_provider.data_text import visible
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.redaction import is_secret_itself, secrets_of
-from airflow_eos_provider.rollout.hosts.discovery import (
+from airflow_eos_provider.rollout.hosts.discovery.proposal import port_of
+from airflow_eos_provider.rollout.hosts.discovery.this_machine import (
     LocalWorker,
     find_local_worker,
     is_on_this_machine,
     listening_pid,
     not_a_worker,
 )
-from airflow_eos_provider.rollout.hosts.far_proposal import port_of
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 
 

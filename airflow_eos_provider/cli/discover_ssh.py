@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from airflow_eos_provider.connect.cluster.description import worker_id_of
 from airflow_eos_provider.connect.cluster.placement import PRIVILEGES, MachineDescription, SshLogin
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.rollout.hosts.far_look import MachineLook, look_at
-from airflow_eos_provider.rollout.hosts.far_proposal import FarWorker, port_of, propose, shared
+from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, look_at
+from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, port_of, propose, shared
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 
 #: So many machines are looked at at once.
@@ -48,7 +48,7 @@ class SshOptions:
             text = ""
         return MachineDescription(alias_of(text, host), SshLogin(user=self.user), ssh_config=self.config)
 
-    def entry(self, machine: MachineDescription, found: FarWorker) -> dict[str, Any]:
+    def entry(self, machine: MachineDescription, found: ProposedWorker) -> dict[str, Any]:
         """``machine`` of a worker's entry."""
         said: dict[str, Any] = {"ssh": machine.ssh}
         if self.user:
@@ -132,7 +132,7 @@ def _looked(
     return Looked(entry, tuple(f"{worker_id}: {each}" for each in _remarks(machine, seen, found)))
 
 
-def _remarks(machine: MachineDescription, seen: MachineLook, found: FarWorker) -> Iterator[str]:
+def _remarks(machine: MachineDescription, seen: MachineLook, found: ProposedWorker) -> Iterator[str]:
     if found.pid is not None:
         yield f"process {found.pid} on {machine}, run by {found.owner}; seen as {seen.user}."
     yield from (f"{remark}." for remark in found.remarks)

@@ -19,8 +19,8 @@ from airflow_eos_provider.journal.topic import clock_of
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
 from airflow_eos_provider.rollout.hosts.choose import host_of
-from airflow_eos_provider.rollout.hosts.edited_file import backup_path
 from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of
+from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path
 
 KIND, SCHEMA = "uninstall", 1
 

@@ -21,7 +21,7 @@ from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout import settings
 from airflow_eos_provider.rollout.act import at_gate
 from airflow_eos_provider.rollout.gate.state import GateState
-from airflow_eos_provider.rollout.hosts.service import far_act
+from airflow_eos_provider.rollout.hosts.service import restart_act
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 
 #: Each moment of a roll, in the order in which one worker passes it.
@@ -128,7 +128,7 @@ def watch_helper(moment: str, signal_name: str) -> None:
         return
     line, act = HELPERS_MOMENTS[moment]
     inserted = act.format(signal=signal_name.removeprefix("SIG"), controller=os.getpid())
-    script_of = far_act._script
+    script_of = restart_act._script
 
     def script(*, of_act: bool = False) -> bytes:
         text = script_of(of_act=of_act).decode()
@@ -138,7 +138,7 @@ def watch_helper(moment: str, signal_name: str) -> None:
         assert found, "the script has no such line any more"
         return f"{before}\n  {inserted}{found}{after}".encode()
 
-    far_act._script = script  # type: ignore[assignment]
+    restart_act._script = script  # type: ignore[assignment]
 
 
 def shorten_limits() -> None:

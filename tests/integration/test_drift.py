@@ -18,7 +18,7 @@ from airflow_eos_provider.connect.topics.internal_topics import OFFSETS
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift.watch import DriftWatch
-from airflow_eos_provider.rollout.hosts.edited_file import digest
+from airflow_eos_provider.rollout.hosts.machine.edited_file import digest
 from tests.waiting import until
 
 #: Exit code of ``eos drift`` when something was found.

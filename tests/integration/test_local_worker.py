@@ -17,7 +17,7 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.processes import ProcessIdentity, from_pid_file
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import WorkerStartError
-from airflow_eos_provider.rollout.hosts.service import far_act
+from airflow_eos_provider.rollout.hosts.service import restart_act
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_a_worker_killed_from_outside_is_seen_and_started_again(lab: Any) -> Non
 def test_a_worker_that_refuses_its_settings_is_reported_with_what_its_log_says(
     lab: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(far_act, "EARLY_END_SECONDS", 120.0)  # a JVM on a busy machine needs its time to end
+    monkeypatch.setattr(restart_act, "EARLY_END_SECONDS", 120.0)  # a JVM on a busy machine needs its time to end
     (worker,) = lab.cluster().workers
     assert worker.config is not None
     host = host_of(worker)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
-from airflow_eos_provider.rollout.hosts.edited_file import backup_path, part_path, replacement_path
-from airflow_eos_provider.rollout.hosts.service.far_act import record_path
+from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path, part_path, replacement_path
+from airflow_eos_provider.rollout.hosts.service.restart_act import record_path
 
 
 def leftovers_of(worker: WorkerDescription) -> Iterator[Path]:

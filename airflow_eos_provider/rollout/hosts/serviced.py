@@ -31,10 +31,10 @@ from airflow_eos_provider.rollout.hosts.host import (
     RestartRequest,
     StartToken,
 )
-from airflow_eos_provider.rollout.hosts.machine.far_file import FarContent, FarFile
-from airflow_eos_provider.rollout.hosts.machine.far_log import startup_mode, zone_at, zone_named
-from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError
+from airflow_eos_provider.rollout.hosts.machine.processes import Process
+from airflow_eos_provider.rollout.hosts.machine.properties_file import FileContent, PropertiesFile
+from airflow_eos_provider.rollout.hosts.machine.worker_log import startup_mode, zone_at, zone_named
 from airflow_eos_provider.rollout.hosts.ownership import own_address
 from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts
 from airflow_eos_provider.rollout.hosts.service.started import StartedService
@@ -49,7 +49,7 @@ class _FileLook:
     :param remedy: what to do about that.
     """
 
-    content: FarContent | None = None
+    content: FileContent | None = None
     properties: Mapping[str, str] | None = None
     problem: str | None = None
     remedy: str = ""
@@ -71,7 +71,7 @@ class ServicedHost:
         self._startup: tuple[StartToken, StartupLog] | None = None
         sudo = worker.machine is not None and "file" in worker.machine.sudo
         config = None if worker.config is None else worker.config if machine.name else worker.config.absolute()
-        self._file = FarFile(machine, PurePosixPath(config), sudo=sudo) if config is not None else None
+        self._file = PropertiesFile(machine, PurePosixPath(config), sudo=sudo) if config is not None else None
 
     def observe(self) -> HostFacts:
         """File and process as they are now: two round trips, and one or two more at each start of the worker."""
@@ -125,7 +125,7 @@ class ServicedHost:
     def digest_with(self, properties: Mapping[str, str | None]) -> str:
         """SHA-256 that the worker's file would have with these properties set."""
         try:
-            return self._far_file.digest_with(properties)
+            return self._described_file.digest_with(properties)
         except ConfigurationError as error:
             self._refuse(properties, error)
 
@@ -138,7 +138,7 @@ class ServicedHost:
         :raises MachineLostError: its machine cannot be reached.
         """
         try:
-            return self._far_file.edit(properties, expect=expect)
+            return self._described_file.edit(properties, expect=expect)
         except ConfigurationError as error:
             self._refuse(properties, error)
 
@@ -149,7 +149,7 @@ class ServicedHost:
         :raises RefusedError: the backup is gone or holds other bytes.
         :raises MachineLostError: its machine cannot be reached.
         """
-        self._far_file.restore(expect=expect, original=original)
+        self._described_file.restore(expect=expect, original=original)
 
     def restart(self, request: RestartRequest = RestartRequest()) -> None:  # noqa: B008 (frozen)
         """Let the service stop the worker, if it runs, and start it; the machine finishes that without this process.
@@ -157,7 +157,7 @@ class ServicedHost:
         :raises NotRestartedError: its file cannot be read, as where a right was taken away.
         """
         try:
-            content = self._far_file.read()
+            content = self._described_file.read()
         except MachineLostError:
             raise
         except EosError as error:
@@ -174,7 +174,7 @@ class ServicedHost:
         self._service.restart(replace(request, config_sha256=content.sha256, changed_at=content.changed_at))
 
     @property
-    def _far_file(self) -> FarFile:
+    def _described_file(self) -> PropertiesFile:
         if self._file is None:
             raise ConfigurationError(
                 f"The cluster description has no 'config' for {self._worker.worker_id}.",
@@ -201,7 +201,7 @@ class ServicedHost:
         remember(properties)
         return _FileLook(content, properties, obstacles=obstacles)
 
-    def _obstacles_to_change(self, file: FarFile) -> tuple[Obstacle, ...]:
+    def _obstacles_to_change(self, file: PropertiesFile) -> tuple[Obstacle, ...]:
         """What stands against a change; where that cannot be found out, the reason for it."""
         try:
             found = file.obstacle_to_change()
@@ -223,7 +223,7 @@ class ServicedHost:
             reads_file=service.reads_file,
         )
 
-    def _startup_of(self, process: FarProcess, service: ServiceFacts) -> StartupLog:
+    def _startup_of(self, process: Process, service: ServiceFacts) -> StartupLog:
         """What the process printed at its start. It prints it once, so an answer holds for as long as it lives.
 
         :raises MachineLostError: its machine cannot be reached.
@@ -261,7 +261,7 @@ class ServicedHost:
             mode_remedy=remedy.rstrip("."),
         )
 
-    def _edit(self, content: FarContent | None) -> Edit:
+    def _edit(self, content: FileContent | None) -> Edit:
         """The same for all workers of one machine that are started with one file."""
         path = str(content.path if content is not None else self._worker.config or "")
         return Edit(f"{self._machine.name}:{path}" if self._machine.name else path)
@@ -306,7 +306,7 @@ class ServicedHost:
 
         :raises ConfigurationError: always.
         """
-        now = read(self._far_file.read().data)
+        now = read(self._described_file.read().data)
         keys = [reference.key for name in properties for reference in references(now.get(name, ""))]
         sources = self._service.look().variable_sources if keys else {}
         named = [f"{key} is set by {sources[key]}" for key in keys if key in sources]
@@ -320,7 +320,7 @@ def _why(error: EosError) -> str:
     return f"{found}. Expected: {error.expected}" if error.expected else found
 
 
-def _zone_variable(process: FarProcess, service: ServiceFacts) -> str:
+def _zone_variable(process: Process, service: ServiceFacts) -> str:
     """The zone in which a JVM writes its dates, where that is not its machine's."""
     named = [word.partition("=")[2] for word in process.command_line if word.startswith("-Duser.timezone=")]
     return named[-1] if named else service.variables.get("TZ", "")

@@ -13,11 +13,11 @@ from airflow_eos_provider.connect.cluster.placement import MachineDescription, O
 from airflow_eos_provider.data_text import visible
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.rollout.hosts.choose import is_own_process, service_of
-from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile, FileCommands
-from airflow_eos_provider.rollout.hosts.machine.far_log import FarLog
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
+from airflow_eos_provider.rollout.hosts.machine.properties_file import FileCommands, PropertiesFile
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo, lines
+from airflow_eos_provider.rollout.hosts.machine.worker_log import WorkerLog
 
 #: Who owns the files of Connect's packages (Confluent's call it cp-kafka-connect).
 _USUAL_OWNER = "kafka"
@@ -116,10 +116,10 @@ def grants_of(worker: WorkerDescription, machine: Machine) -> tuple[Grant, ...]:
     """
     grants = []
     if worker.machine is not None and "file" in worker.machine.sudo and worker.config is not None:
-        file = FarFile(machine, PurePosixPath(worker.config), sudo=True)
+        file = PropertiesFile(machine, PurePosixPath(worker.config), sudo=True)
         grants.append(Grant(worker.worker_id, f"read and replace {worker.config}", file.commands()))
     if worker.machine is not None and "log" in worker.machine.sudo and worker.log is not None:
-        log = FarLog(machine, PurePosixPath(worker.log), sudo=True)
+        log = WorkerLog(machine, PurePosixPath(worker.log), sudo=True)
         grants.append(Grant(worker.worker_id, f"read its log {worker.log}", log.commands()))
     grants += _of_service(worker, machine)
     return tuple(grant for grant in grants if grant.commands)
@@ -178,7 +178,7 @@ def file_of(description: MachineDescription, workers: Sequence[WorkerDescription
 def _login_of(description: MachineDescription) -> str:
     """Who would log in, by the description and the SSH configuration."""
     try:
-        from airflow_eos_provider.rollout.hosts.machine.ssh_options import route  # imports asyncssh, an extra
+        from airflow_eos_provider.rollout.hosts.machine.ssh.options import route  # imports asyncssh, an extra
 
         return route(description)[-1].user
     except (ImportError, EosError):

@@ -6,8 +6,8 @@ from pathlib import PurePosixPath
 
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
+from airflow_eos_provider.rollout.hosts.machine.properties_file import PropertiesFile
 
 
 def read_properties_file(worker: WorkerDescription) -> bytes:
@@ -19,4 +19,4 @@ def read_properties_file(worker: WorkerDescription) -> bytes:
     if worker.config is None:
         raise ConfigurationError(f"The description of {worker.worker_id} names no file.")
     sudo = worker.machine is not None and "file" in worker.machine.sudo
-    return FarFile(machine_of(worker.machine), PurePosixPath(worker.config), sudo=sudo).read().data
+    return PropertiesFile(machine_of(worker.machine), PurePosixPath(worker.config), sudo=sudo).read().data

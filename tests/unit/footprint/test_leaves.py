@@ -16,8 +16,8 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.rollout.hosts import service
-from airflow_eos_provider.rollout.hosts.edited_file import backup_path, part_path, replacement_path
-from airflow_eos_provider.rollout.hosts.service.far_act import RECORD_SUFFIX, STATE_FOLDER
+from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path, part_path, replacement_path
+from airflow_eos_provider.rollout.hosts.service.restart_act import RECORD_SUFFIX, STATE_FOLDER
 from tests.reference import commands, eos
 
 PACKAGE = Path(airflow_eos_provider.__file__).parent
@@ -92,7 +92,7 @@ def test_the_names_are_those_of_the_code() -> None:
     for path in of_file:
         assert str(path) in names
     assert f"{STATE_FOLDER}/<worker>{RECORD_SUFFIX}" in names
-    script = resources.files(service).joinpath("far_act.sh").read_text("utf-8")
+    script = resources.files(service).joinpath("restart_act.sh").read_text("utf-8")
     assert f"/{STATE_FOLDER}\n" in script
     assert f"/$name{RECORD_SUFFIX}\n" in script
     assert f"{PLANS_FOLDER}/<hash>.json" in names

@@ -23,7 +23,7 @@ from airflow_eos_provider.journal.records import (
 from airflow_eos_provider.process_start import ProcessStart
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of
-from airflow_eos_provider.rollout.hosts.service.far_act import record_path
+from airflow_eos_provider.rollout.hosts.service.restart_act import record_path
 
 NOW = 1_800_000_000.0
 JOURNAL = Item("topic", "eos-rollout-g", "id-1", "history")

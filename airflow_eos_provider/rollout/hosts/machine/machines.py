@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_eos_provider.connect.cluster.placement import MachineDescription
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
-from airflow_eos_provider.rollout.hosts.machine.ssh import SshMachine
+from airflow_eos_provider.rollout.hosts.machine.ssh.ssh_machine import SshMachine
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 
 

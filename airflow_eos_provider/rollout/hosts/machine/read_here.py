@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from airflow_eos_provider.rollout.hosts.machine.far_status import FORMAT
+from airflow_eos_provider.rollout.hosts.machine.file_status import FORMAT
 from airflow_eos_provider.rollout.hosts.machine.machine import MOST_OUTPUT_BYTES
 
 

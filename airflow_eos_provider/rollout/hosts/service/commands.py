@@ -20,17 +20,17 @@ from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.redaction import redact
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, RestartRequest, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, one_line, shown_words
-from airflow_eos_provider.rollout.hosts.machine.far_process import (
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine
+from airflow_eos_provider.rollout.hosts.machine.processes import (
     CommandLines,
-    FarProcess,
-    FarProcesses,
+    Process,
+    Processes,
     look_at_processes,
     names_path,
 )
-from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
-from airflow_eos_provider.rollout.hosts.service.far_act import ActKey, FarTask
-from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart, restarted_by, under_way
+from airflow_eos_provider.rollout.hosts.service.restart import Restart, restarted_by, under_way
+from airflow_eos_provider.rollout.hosts.service.restart_act import ActKey, RestartTask
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
 #: A status command that does not answer within this many seconds is ended.
@@ -91,7 +91,7 @@ class CommandFacts(ServiceFacts):
     :param top: the process that the status names; what reads the worker's file may be below it.
     """
 
-    top: FarProcess | None = field(default=None, repr=False)
+    top: Process | None = field(default=None, repr=False)
 
 
 class CommandService:
@@ -112,7 +112,7 @@ class CommandService:
         self._by_sudo = worker.machine is not None and "service" in worker.machine.sudo
         self._paths: tuple[str, ...] = ()
         self._right: tuple[float, Obstacle | None] | None = None
-        self._restart = FarRestart(machine, worker, self.look, self._task)
+        self._restart = Restart(machine, worker, self.look, self._task)
 
     @property
     def _where(self) -> str:
@@ -186,14 +186,14 @@ class CommandService:
         return StartupLog(None, "the description has no log")
 
     def restart(self, request: RestartRequest) -> None:
-        """The restart command, by a shell of its machine's own that outlives this process; see ``far_act.py``.
+        """The restart command, by a shell of its machine's own that outlives this process; see ``restart_act.py``.
 
         How long the worker may take to stop before it is killed is its supervisor's to say; beyond
         ``stop_grace_seconds`` the restart has failed.
         """
         self._restart.run(request)
 
-    def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> FarTask:
+    def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
         """What is to be done.
 
         :raises ConfigurationError: the description is wrong.
@@ -212,7 +212,7 @@ class CommandService:
                     remedy=f"{obstacle.remedy[:1].upper()}{obstacle.remedy[1:]}.",
                 )
         restart, status = self.commands
-        return FarTask(
+        return RestartTask(
             key=key,
             kind="commands",
             words=self._sudo.words(restart),
@@ -243,7 +243,7 @@ class CommandService:
         return self._paths
 
     def _problem(
-        self, status: Status, process: FarProcess | None, reads_file: bool | None, processes: FarProcesses
+        self, status: Status, process: Process | None, reads_file: bool | None, processes: Processes
     ) -> str | None:
         if status.problem is not None:
             return status.problem
@@ -273,7 +273,7 @@ class CommandService:
             self._right = (time.monotonic(), obstacle and replace(obstacle, of_next_start=True))
         return (self._right[1],) if self._right[1] else ()
 
-    def _details(self, process: FarProcess | None) -> dict[str, object]:
+    def _details(self, process: Process | None) -> dict[str, object]:
         details: dict[str, object] = {"pid": process.pid if process else None}
         if self._machine.name:
             details["machine"] = self._machine.name
@@ -320,7 +320,7 @@ def _is_stopped(answer: Answer, texts: Sequence[str], command: Sequence[str]) ->
     return answer.exit_code == 1 and is_silent and posixpath.basename(command[0]) in _SILENT_PROGRAMS
 
 
-def _suspended(family: Sequence[FarProcess]) -> tuple[Obstacle, ...]:
+def _suspended(family: Sequence[Process]) -> tuple[Obstacle, ...]:
     for member in family:
         if member.is_suspended:
             what = f"its process {member.pid} is suspended (SIGSTOP)"

@@ -15,7 +15,7 @@ from airflow_eos_provider.rollout.hosts.host import (
     StartToken,
 )
 from airflow_eos_provider.rollout.hosts.launch import Launch
-from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
+from airflow_eos_provider.rollout.hosts.machine.processes import Process
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
 
@@ -42,7 +42,7 @@ class ServiceFacts:
     :param clock_offset: seconds to add to a moment of that machine's clock to have it by this one's.
     """
 
-    process: FarProcess | None = None
+    process: Process | None = None
     token: StartToken = NOT_RUNNING
     reads_file: bool | None = None
     state: str = ""

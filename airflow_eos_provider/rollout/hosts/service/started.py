@@ -1,7 +1,7 @@
 """A worker that nobody owns: its description's start command starts it, on this machine or another one.
 
 It is known by its pid file, else by its very start command. A restart stops it by signals and starts it anew, by a
-shell of its machine that outlives its caller; see ``far_act.py``.
+shell of its machine that outlives its caller; see ``restart_act.py``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.redaction import remember
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, RestartRequest, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, how_to_start, launch_of
-from airflow_eos_provider.rollout.hosts.machine.far_process import CommandLines, FarProcess, names_path
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.processes import CommandLines, Process, names_path
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, obstacles
-from airflow_eos_provider.rollout.hosts.service.far_act import ActKey, FarTask
-from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart, restarted_by, under_way
+from airflow_eos_provider.rollout.hosts.service.restart import Restart, restarted_by, under_way
+from airflow_eos_provider.rollout.hosts.service.restart_act import ActKey, RestartTask
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 from airflow_eos_provider.rollout.hosts.service.started_look import LookByScript, Looker, LookHere, StartedLook
 
@@ -56,7 +56,7 @@ class StartedFacts(ServiceFacts):
     :param pid_file_said: the pid file's first word.
     """
 
-    top: FarProcess | None = field(default=None, repr=False)
+    top: Process | None = field(default=None, repr=False)
     is_own: bool = False
     held_by: str = ""
     pid_file_said: str = ""
@@ -76,7 +76,7 @@ class StartedService:
         self.address = worker.url
         self._command_lines = CommandLines(machine)
         self._looker: Looker = LookByScript(machine, worker) if machine.name else LookHere(worker)
-        self._restart = FarRestart(machine, worker, self.look, self._task)
+        self._restart = Restart(machine, worker, self.look, self._task)
         remember(worker.env)
 
     @property
@@ -168,10 +168,10 @@ class StartedService:
         return StartupLog(None, "the description has no log")
 
     def restart(self, request: RestartRequest) -> None:
-        """Stop it by signals and start it by its start command; see ``far_act.py``."""
+        """Stop it by signals and start it by its start command; see ``restart_act.py``."""
         self._restart.run(request)
 
-    def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> FarTask:
+    def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
         """What is to be done.
 
         :raises ConfigurationError: the worker cannot be started.
@@ -201,7 +201,7 @@ class StartedService:
                 f"{worker.worker_id} may not be restarted from here: {obstacle.what}. Nothing was stopped.",
                 remedy=sentence(obstacle.remedy),
             )
-        return FarTask(
+        return RestartTask(
             key=key,
             kind="started",
             words=worker.start,
@@ -229,7 +229,7 @@ class StartedService:
         found = [pid for pid, line in lines if line == worker.start]
         return found[0] if len(found) == 1 else None
 
-    def _top(self, first: FarProcess, look: StartedLook) -> FarProcess:
+    def _top(self, first: Process, look: StartedLook) -> Process:
         """Above the given process, as far as the worker's own start command goes: a start script that stays."""
         top = first
         while (above := look.views.get(top.parent)) is not None and top.parent > 1:
@@ -249,7 +249,7 @@ class StartedService:
             return False
         return PurePosixPath(line[first]).name == PurePosixPath(start[0]).name
 
-    def _owners(self, family: Sequence[FarProcess], top: FarProcess | None, look: StartedLook) -> Iterator[Obstacle]:
+    def _owners(self, family: Sequence[Process], top: Process | None, look: StartedLook) -> Iterator[Obstacle]:
         """Who else owns the worker's process."""
         here, view = look.views.get(look.me), look.views.get(top.pid) if top else None
         if here is not None and view is not None:
@@ -260,7 +260,7 @@ class StartedService:
             what = f"pid {foreign.pid}, which belongs to the worker, may not be stopped by this user"
             yield Obstacle("restart", what, "run this as a user who may stop it")
 
-    def _obstacles(self, family: Sequence[FarProcess], look: StartedLook, held_by: str) -> Iterator[Obstacle]:
+    def _obstacles(self, family: Sequence[Process], look: StartedLook, held_by: str) -> Iterator[Obstacle]:
         if family and held_by:
             what = (
                 f"{self._worker.pid_file} names pid {family[0].pid}, but the worker's port is held by {held_by}, which "
@@ -303,7 +303,7 @@ class StartedService:
         held = f", but its port is held by {held_by}" if held_by else ""
         return f"{pid_file} names no live process on {self._where}{held}"
 
-    def _details(self, process: FarProcess | None) -> dict[str, object]:
+    def _details(self, process: Process | None) -> dict[str, object]:
         details: dict[str, object] = {"pid": process.pid if process else None}
         return {**details, "machine": self._machine.name} if self._machine.name else details
 

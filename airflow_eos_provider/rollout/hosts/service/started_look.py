@@ -18,11 +18,12 @@ import psutil
 
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.rollout.hosts import ownership
-from airflow_eos_provider.rollout.hosts.machine.far_process import (
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.processes import (
     BEGIN_PROBE,
     END_OF_PROBE,
-    FarProcess,
-    FarProcesses,
+    Process,
+    Processes,
     as_word,
     line_here,
     parts_of,
@@ -31,9 +32,8 @@ from airflow_eos_provider.rollout.hosts.machine.far_process import (
     words_here,
     words_of,
 )
-from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.ownership import ProcessView
-from airflow_eos_provider.rollout.hosts.service.far_act import listening_at
+from airflow_eos_provider.rollout.hosts.service.restart_act import listening_at
 
 #: Its arguments: config, pid file, log, working folder, program, the worker's own PATH, where it listens, and a process
 #: to view instead of the pid file's. A view is what tells whose a process is; views are taken of this shell, and of the
@@ -101,7 +101,7 @@ class StartedLook:
     :param views: of it, of the worker's process, and of those above that one.
     """
 
-    processes: FarProcesses
+    processes: Processes
     config: str
     pid_said: str
     pid_at: float | None
@@ -125,19 +125,19 @@ class Looker(Protocol):
         """
         ...
 
-    def lines_with(self, word: str, processes: FarProcesses) -> Iterator[tuple[int, tuple[str, ...]]]:
+    def lines_with(self, word: str, processes: Processes) -> Iterator[tuple[int, tuple[str, ...]]]:
         """The command lines of the processes that have a word in them."""
         ...
 
-    def rival(self, family: Sequence[FarProcess], look: StartedLook, url: str) -> str:
+    def rival(self, family: Sequence[Process], look: StartedLook, url: str) -> str:
         """In words, a process outside of the worker's family that listens at its address; empty if none is known."""
         ...
 
-    def foreign(self, family: Sequence[FarProcess]) -> FarProcess | None:
+    def foreign(self, family: Sequence[Process]) -> Process | None:
         """A member of the family that this user may not stop; None if none is known."""
         ...
 
-    def variables(self, process: FarProcess) -> Mapping[str, str]:
+    def variables(self, process: Process) -> Mapping[str, str]:
         """The variables of a process, as far as they are known."""
         ...
 
@@ -172,22 +172,22 @@ class LookByScript:
             views=dict(_views(parts)),
         )
 
-    def lines_with(self, word: str, processes: FarProcesses) -> Iterator[tuple[int, tuple[str, ...]]]:
+    def lines_with(self, word: str, processes: Processes) -> Iterator[tuple[int, tuple[str, ...]]]:
         """See :meth:`Looker.lines_with`."""
         answer = self._machine.run(["/bin/sh", "-c", _FIND, "sh", word])
         for pid in answer.out.decode("ascii", "replace").split():
             if pid.isdigit() and int(pid) in processes.by_pid:
                 yield int(pid), words_of(self._machine.run(["cat", f"/proc/{pid}/cmdline"]).out)
 
-    def rival(self, family: Sequence[FarProcess], look: StartedLook, url: str) -> str:
+    def rival(self, family: Sequence[Process], look: StartedLook, url: str) -> str:
         """Whose a socket is, another user's login may not see: only of a worker that does not run it is known."""
         return "another process" if look.listens and not family else ""
 
-    def foreign(self, family: Sequence[FarProcess]) -> FarProcess | None:
+    def foreign(self, family: Sequence[Process]) -> Process | None:
         """Not known before the worker is stopped."""
         return None
 
-    def variables(self, process: FarProcess) -> Mapping[str, str]:
+    def variables(self, process: Process) -> Mapping[str, str]:
         """Those of the description."""
         return self._worker.env
 
@@ -220,13 +220,13 @@ class LookHere:
             views=dict([*_views_here(me, 1), *_views_here(top, _MOST_PARENTS)]),
         )
 
-    def lines_with(self, word: str, processes: FarProcesses) -> Iterator[tuple[int, tuple[str, ...]]]:
+    def lines_with(self, word: str, processes: Processes) -> Iterator[tuple[int, tuple[str, ...]]]:
         """See :meth:`Looker.lines_with`."""
         for pid in processes.by_pid:
             if os.fsencode(word) in (line := line_here(pid)):
                 yield pid, words_of(line)
 
-    def rival(self, family: Sequence[FarProcess], look: StartedLook, url: str) -> str:
+    def rival(self, family: Sequence[Process], look: StartedLook, url: str) -> str:
         """See :meth:`Looker.rival`.
 
         A socket is another's only if it listened both before and after the family's sockets were read: a worker opens
@@ -243,7 +243,7 @@ class LookHere:
             return ""
         return _holder_of(others)
 
-    def foreign(self, family: Sequence[FarProcess]) -> FarProcess | None:
+    def foreign(self, family: Sequence[Process]) -> Process | None:
         """See :meth:`Looker.foreign`."""
         for member in family:
             try:
@@ -254,7 +254,7 @@ class LookHere:
                 continue
         return None
 
-    def variables(self, process: FarProcess) -> Mapping[str, str]:
+    def variables(self, process: Process) -> Mapping[str, str]:
         """Those that the process has; of one that may not be read, those of the description."""
         if self._variables[0] != process.start:
             try:
@@ -329,7 +329,7 @@ def _listening_sockets(url: str) -> set[str]:
     return found
 
 
-def _sockets_of(family: Sequence[FarProcess]) -> set[str]:
+def _sockets_of(family: Sequence[Process]) -> set[str]:
     """What the processes have open, sockets by their inode."""
     return {target for process in family for target in _open_files(process.pid)}
 

@@ -20,9 +20,9 @@ from airflow_eos_provider.rollout.hosts.host import (
     RestartRequest,
     WorkerStartError,
 )
-from airflow_eos_provider.rollout.hosts.log_tail import shown_lines
-from airflow_eos_provider.rollout.hosts.machine.far_process import as_word
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
+from airflow_eos_provider.rollout.hosts.machine.processes import as_word
+from airflow_eos_provider.rollout.hosts.machine.worker_log import shown_lines
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
 from airflow_eos_provider.rollout.hosts.service.unit import Unit
 from airflow_eos_provider.rollout.hosts.service.unit_look import UnitFacts, UnitLook

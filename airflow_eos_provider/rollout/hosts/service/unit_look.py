@@ -26,20 +26,20 @@ from airflow_eos_provider.rollout.hosts.host import (
     StartToken,
 )
 from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, shown_words
-from airflow_eos_provider.rollout.hosts.machine.far_log import FarLog
-from airflow_eos_provider.rollout.hosts.machine.far_process import (
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.processes import (
     BEGIN_PROBE,
     END_OF_PROBE,
     CommandLines,
-    FarProcess,
-    FarProcesses,
+    Process,
+    Processes,
     as_word,
     names_path,
     parts_of,
     processes_of,
 )
-from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
+from airflow_eos_provider.rollout.hosts.machine.worker_log import WorkerLog
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit, files_of, may_write
 
@@ -293,13 +293,11 @@ class UnitLook:
         :raises MachineLostError: its machine cannot be reached.
         """
         if self.worker.log is not None and not self.has_journal:
-            return FarLog(self.machine, PurePosixPath(self.worker.log), sudo="log" in self._sudo_for).tail()
+            return WorkerLog(self.machine, PurePosixPath(self.worker.log), sudo="log" in self._sudo_for).tail()
         lines = self._journal(invocations[0], _TAIL)
         return (lines if lines.strip() else self._lines_of_none_but(invocations)).decode("utf-8", "replace")
 
-    def _process(
-        self, unit: Unit, processes: FarProcesses, paths: Sequence[str]
-    ) -> tuple[FarProcess | None, bool | None]:
+    def _process(self, unit: Unit, processes: Processes, paths: Sequence[str]) -> tuple[Process | None, bool | None]:
         """The process that reads the worker's file, and whether its words name it."""
         if not unit.main_pid:
             return None, None
@@ -312,7 +310,7 @@ class UnitLook:
             return self._command_lines.reader(family, names)
         started = unit.main_started_at_boottime
         return (
-            FarProcess(
+            Process(
                 pid=unit.main_pid,
                 start=f"{processes.boot}/{unit.main_pid}/{started}",
                 started_at=processes.at_uptime(started) if started is not None else processes.now,
@@ -322,7 +320,7 @@ class UnitLook:
         )
 
     def _wrong_file(
-        self, unit: Unit, process: FarProcess | None, reads_file: bool | None, processes: FarProcesses
+        self, unit: Unit, process: Process | None, reads_file: bool | None, processes: Processes
     ) -> str | None:
         if process is None or reads_file is not False or self.worker.config is None:
             return None
@@ -360,7 +358,7 @@ class UnitLook:
         found += self._missing_right(unit, parts)
         return tuple(found)
 
-    def _rewritten(self, unit: Unit, parts: Mapping[str, bytes], processes: FarProcesses) -> Iterator[Obstacle]:
+    def _rewritten(self, unit: Unit, parts: Mapping[str, bytes], processes: Processes) -> Iterator[Obstacle]:
         """Whether each start rewrites the worker's file, so that a change of it would be lost."""
         config, before = str(self.worker.config or ""), unit.before_start
         if not config or not before:
@@ -470,7 +468,7 @@ def _messages(out: bytes) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
-def _token(unit: Unit, process: FarProcess | None) -> StartToken:
+def _token(unit: Unit, process: Process | None) -> StartToken:
     """Names this start: the unit's, and of a process that the unit's own has started, that one's."""
     if process is None:
         return NOT_RUNNING
@@ -494,7 +492,7 @@ def _problem(unit: Unit, asked: str, where: str, shown: str) -> str | None:
             return f"unit {asked} on {where} is not loaded ({other}): {unit.load_error or 'see systemctl status'}"
 
 
-def _suspended(unit: Unit, processes: FarProcesses) -> tuple[Obstacle, ...]:
+def _suspended(unit: Unit, processes: Processes) -> tuple[Obstacle, ...]:
     for member in processes.family(unit.main_pid):
         if member.is_suspended:
             what = f"its process {member.pid} is suspended (SIGSTOP)"
@@ -502,7 +500,7 @@ def _suspended(unit: Unit, processes: FarProcesses) -> tuple[Obstacle, ...]:
     return ()
 
 
-def _details(unit: Unit, process: FarProcess | None, processes: FarProcesses, machine: str) -> dict[str, object]:
+def _details(unit: Unit, process: Process | None, processes: Processes, machine: str) -> dict[str, object]:
     details: dict[str, object] = {"unit": unit.name, "pid": process.pid if process else None, "state": unit.state}
     if machine:
         details["machine"] = machine

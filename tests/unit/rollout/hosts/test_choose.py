@@ -11,7 +11,7 @@ from airflow_eos_provider.connect.cluster.placement import MachineDescription, O
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.rollout.hosts.choose import service_of
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
-from airflow_eos_provider.rollout.hosts.machine.ssh import SshMachine
+from airflow_eos_provider.rollout.hosts.machine.ssh.ssh_machine import SshMachine
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.service.commands import CommandService
 from airflow_eos_provider.rollout.hosts.service.service import Service

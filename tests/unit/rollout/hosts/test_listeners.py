@@ -11,7 +11,7 @@ import pytest
 
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
+from airflow_eos_provider.rollout.hosts.machine.processes import Process
 from airflow_eos_provider.rollout.hosts.service import started_look
 from airflow_eos_provider.rollout.hosts.service.started_look import LookHere
 
@@ -25,7 +25,7 @@ sys.stdin.read()
 
 def is_single(looker: LookHere, pids: list[int], url: str) -> bool:
     """Whether nobody but these processes is known to listen there."""
-    family = [FarProcess(pid, f"boot/{pid}/1", 0.0) for pid in pids]
+    family = [Process(pid, f"boot/{pid}/1", 0.0) for pid in pids]
     return not looker.rival(family, looker.look(url), url)
 
 

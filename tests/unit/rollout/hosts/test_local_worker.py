@@ -33,14 +33,20 @@ from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMov
 from airflow_eos_provider.rollout.hosts import ownership
 from airflow_eos_provider.rollout.hosts.beside_unit import Way
 from airflow_eos_provider.rollout.hosts.choose import host_of
-from airflow_eos_provider.rollout.hosts.edited_file import backup_path
 from airflow_eos_provider.rollout.hosts.host import Host, HostFacts, RestartRequest, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine import this_machine
-from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile
+from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path
+from airflow_eos_provider.rollout.hosts.machine.properties_file import PropertiesFile
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
-from airflow_eos_provider.rollout.hosts.service import far_act
-from airflow_eos_provider.rollout.hosts.service.far_act import FarActs, FarRecord, Phase, RecordLook, record_path
+from airflow_eos_provider.rollout.hosts.service import restart_act
+from airflow_eos_provider.rollout.hosts.service.restart_act import (
+    Phase,
+    RecordLook,
+    RestartActs,
+    RestartRecord,
+    record_path,
+)
 from tests.unit.rollout.hosts.service.supervisors import is_listening
 from tests.waiting import until
 
@@ -264,7 +270,9 @@ class TestSeeing:
 
     def test_nothing_secret_is_shown(self, worker: WorkerDescription) -> None:
         host = started(worker)
-        shown = repr(host.observe()) + repr(FarFile(ThisMachine(), PurePosixPath(worker.config), sudo=False).read())  # type: ignore[arg-type]
+        shown = repr(host.observe()) + repr(
+            PropertiesFile(ThisMachine(), PurePosixPath(worker.config), sudo=False).read()
+        )  # type: ignore[arg-type]
         assert "disabled" in shown
         assert "canary" not in shown
 
@@ -288,7 +296,7 @@ class TestSeeing:
 
 
 def test_a_change_keeps_the_bytes_before_and_is_put_back(worker: WorkerDescription) -> None:
-    """All else about a file is in ``machine/test_far_file.py``."""
+    """All else about a file is in ``machine/test_properties_file.py``."""
     host = host_of(worker)
     assert worker.config is not None
     planned = host.digest_with({MODE_PROPERTY: "preparing"})
@@ -482,7 +490,7 @@ class TestRestarting:
     def test_a_worker_that_listens_is_not_waited_for_longer(self, worker: WorkerDescription) -> None:
         before = time.monotonic()
         host_of(worker).restart()
-        assert time.monotonic() - before < far_act.EARLY_END_SECONDS
+        assert time.monotonic() - before < restart_act.EARLY_END_SECONDS
 
 
 class TestWhoeverDies:
@@ -498,15 +506,15 @@ from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.rollout.hosts.beside_unit import Way
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import RestartRequest
-from airflow_eos_provider.rollout.hosts.service.far_act import FarActs
+from airflow_eos_provider.rollout.hosts.service.restart_act import RestartActs
 given = json.loads(sys.argv[1])
 paths = {name: Path(given[name]) for name in ("config", "log", "pid_file")}
 worker = WorkerDescription(url=given["url"], start=tuple(given["start"]), env=given["env"], **paths)
-begin = FarActs.begin
+begin = RestartActs.begin
 def begin_and_die(*arguments):
     begin(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
-FarActs.begin = begin_and_die
+RestartActs.begin = begin_and_die
 rollout, replaces, grace = sys.argv[2:]
 host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=rollout, replaces=replaces))
 """
@@ -525,8 +533,8 @@ host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=
         assert killed.returncode == -signal.SIGKILL
 
     @staticmethod
-    def record(worker: WorkerDescription) -> FarRecord:
-        record = FarActs(ThisMachine(), worker).look().record
+    def record(worker: WorkerDescription) -> RestartRecord:
+        record = RestartActs(ThisMachine(), worker).look().record
         assert record is not None
         return record
 
@@ -682,15 +690,15 @@ host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=
     ) -> None:
         host = started(worker)
         token = host.observe().start_token
-        follow = FarActs.follow
+        follow = RestartActs.follow
 
-        def swept_away(acts: FarActs, *arguments: Any) -> RecordLook:
+        def swept_away(acts: RestartActs, *arguments: Any) -> RecordLook:
             look = follow(acts, *arguments)
             assert look.record is not None
             acts.forget(look.record)
             return replace(look, record=None)
 
-        monkeypatch.setattr(FarActs, "follow", swept_away)
+        monkeypatch.setattr(RestartActs, "follow", swept_away)
         assert restarted(host, rollout=self.ROLLOUT, replaces=token) == process_of(host.observe())
 
     def test_a_worker_of_a_loop_in_a_shell_is_refused_before_anything_is_stopped(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_eos_provider.rollout.hosts.machine import this_machine
-from airflow_eos_provider.rollout.hosts.machine.far_status import FORMAT
+from airflow_eos_provider.rollout.hosts.machine.file_status import FORMAT
 from airflow_eos_provider.rollout.hosts.machine.read_here import read_here
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 

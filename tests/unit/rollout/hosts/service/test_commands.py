@@ -24,7 +24,7 @@ from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service import commands as commands_module
-from airflow_eos_provider.rollout.hosts.service import far_act
+from airflow_eos_provider.rollout.hosts.service import restart_act
 from airflow_eos_provider.rollout.hosts.service.commands import CommandFacts, CommandService
 from tests.sshd import Sshd
 from tests.unit.rollout.hosts.service.supervisors import Supervised, runit, supervisord
@@ -61,7 +61,7 @@ def test_a_supervisors_command_restarts_the_worker_and_the_new_process_is_known(
 ) -> None:
     name = tmp_path / "sh"  # a bash of this name is a POSIX shell
     name.symlink_to(shell)
-    monkeypatch.setattr(far_act, "SHELL", str(name))
+    monkeypatch.setattr(restart_act, "SHELL", str(name))
     machine: Machine = ThisMachine()
     service = CommandService(machine, supervised.worker)
     before = service.look()
@@ -125,7 +125,7 @@ def test_a_stopped_worker_is_started(supervised: Supervised, tmp_path: Path) -> 
 def test_a_worker_that_ends_at_once_is_a_failure_with_its_log(
     supervised: Supervised, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(far_act, "EARLY_END_SECONDS", 3.0)
+    monkeypatch.setattr(restart_act, "EARLY_END_SECONDS", 3.0)
     supervised.let("fail")
     with pytest.raises(WorkerStartError) as failure:
         restart(CommandService(ThisMachine(), supervised.worker))
@@ -165,8 +165,8 @@ def test_a_status_that_names_another_process_is_a_problem(
 def test_a_restart_that_restarts_nothing_is_seen_whatever_the_commands_say(
     connect: Supervised, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(far_act, "PORT_FREE_SECONDS", 0.5)
-    monkeypatch.setattr(far_act, "KILL_SECONDS", 0.5)
+    monkeypatch.setattr(restart_act, "PORT_FREE_SECONDS", 0.5)
+    monkeypatch.setattr(restart_act, "KILL_SECONDS", 0.5)
     service = own(connect, restart=("echo", "connect: restarted"))
     before = service.look()
     with pytest.raises(RefusedError, match=r"the restart command ended with 0, and pid .* runs on"):
@@ -223,7 +223,7 @@ def test_a_controller_that_dies_while_the_client_stops_the_worker_leaves_it_runn
     assert after.process is not None
     assert after.token != before.token
     assert events[-1] == f"started as pid {after.process.pid}"
-    assert not list((far_state / "airflow_eos_provider").glob(f"{far_act.record_name(worker)}*"))
+    assert not list((far_state / "airflow_eos_provider").glob(f"{restart_act.record_name(worker)}*"))
 
 
 def test_a_helper_that_is_killed_leaves_the_client_to_finish_and_is_said_to_be_cut_off(

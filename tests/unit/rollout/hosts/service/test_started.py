@@ -24,7 +24,7 @@ from airflow_eos_provider.processes import identify
 from airflow_eos_provider.rollout.hosts.host import RestartRequest, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
-from airflow_eos_provider.rollout.hosts.service import far_act
+from airflow_eos_provider.rollout.hosts.service import restart_act
 from airflow_eos_provider.rollout.hosts.service.started import StartedFacts, StartedService
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from tests.sshd import Sshd
@@ -53,7 +53,7 @@ class Far:
 
     @property
     def record(self) -> Path:
-        path = far_act.record_path(self.worker)
+        path = restart_act.record_path(self.worker)
         assert path is not None
         return path
 
@@ -122,7 +122,7 @@ def test_a_worker_is_started_and_restarted(
 ) -> None:
     name = tmp_path / "sh"  # a bash of this name is a POSIX shell
     name.symlink_to(shell)
-    monkeypatch.setattr(far_act, "SHELL", str(name))
+    monkeypatch.setattr(restart_act, "SHELL", str(name))
     stopped = far.service.look()
     assert (stopped.stopped, stopped.token, stopped.problem, stopped.obstacles) == (True, "", None, ())
     assert far.restart() == ["start", f"started as pid {far.pid()}"]
@@ -254,7 +254,7 @@ def test_a_worker_behind_a_proxy_that_holds_the_advertised_port_is_restarted(far
 def test_a_port_that_is_taken_between_stop_and_start_is_a_recorded_failure(
     running: Far, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(far_act, "PORT_FREE_SECONDS", 0.5)
+    monkeypatch.setattr(restart_act, "PORT_FREE_SECONDS", 0.5)
     port = int(running.worker.url.rpartition(":")[2])
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -536,4 +536,4 @@ def test_a_record_of_another_boot_is_an_act_that_was_cut_off(running: Far) -> No
 def test_an_act_ends_within_its_time(running: Far) -> None:
     begun = time.monotonic()
     running.restart()
-    assert time.monotonic() - begun < far_act.RESTART_SECONDS
+    assert time.monotonic() - begun < restart_act.RESTART_SECONDS

@@ -9,8 +9,8 @@ import pytest
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import MachineDescription, SystemdUnit
 from airflow_eos_provider.rollout.hosts.host import RestartRequest, StartToken
-from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer
+from airflow_eos_provider.rollout.hosts.machine.processes import Process
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service import systemd
@@ -69,7 +69,7 @@ def shown(invocation: str, *, job: str = "", started: float, ended: float) -> Un
         f"ExecMainStartTimestampMonotonic={started * 1e6:.0f}",
         f"InactiveEnterTimestampMonotonic={ended * 1e6:.0f}",
     ]
-    process = FarProcess(12, f"boot/12/{started}", 1000.0 + started)
+    process = Process(12, f"boot/12/{started}", 1000.0 + started)
     return UnitFacts(unit=Unit.parse("\n".join(lines)), process=process, token=StartToken(invocation), booted_at=1000.0)
 
 

@@ -12,10 +12,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, RefusedError
-from airflow_eos_provider.rollout.hosts.edited_file import backup_path, digest, part_path, replacement_path
-from airflow_eos_provider.rollout.hosts.machine import far_file
-from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile, mount_of
-from airflow_eos_provider.rollout.hosts.machine.far_status import FarStatus, writable_by_others
+from airflow_eos_provider.rollout.hosts.machine import properties_file
+from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path, digest, part_path, replacement_path
+from airflow_eos_provider.rollout.hosts.machine.file_status import FileStatus, writable_by_others
 from airflow_eos_provider.rollout.hosts.machine.machine import (
     COMMAND_SECONDS,
     Answer,
@@ -24,6 +23,7 @@ from airflow_eos_provider.rollout.hosts.machine.machine import (
     MachineLostError,
 )
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
+from airflow_eos_provider.rollout.hosts.machine.properties_file import PropertiesFile, mount_of
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from tests.private_machine import USERS, PrivateMachine, private_machine
 from tests.sshd import running_sshd
@@ -68,15 +68,15 @@ def placed(machine: PrivateMachine, owner: str, *, mode: int = 0o640, folder_mod
     return path
 
 
-def far(machine: Machine, path: Path, *, sudo: bool = False) -> FarFile:
-    return FarFile(machine, PurePosixPath(path), sudo=sudo)
+def far(machine: Machine, path: Path, *, sudo: bool = False) -> PropertiesFile:
+    return PropertiesFile(machine, PurePosixPath(path), sudo=sudo)
 
 
 def beside(path: Path) -> set[str]:
     return {entry.name for entry in path.parent.iterdir()} - {path.name}
 
 
-def replace(file: FarFile, data: bytes = NEW, *, expect: bytes = OLD) -> None:
+def replace(file: PropertiesFile, data: bytes = NEW, *, expect: bytes = OLD) -> None:
     file.replace(data, expect_sha256=digest(expect), backup=True)
 
 
@@ -94,7 +94,7 @@ class TestReading:
     def test_a_look_at_a_file_that_is_as_it_was_costs_one_command_and_no_sudo(
         self, machine: PrivateMachine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(far_file, "TICK_SECONDS", 0.0)
+        monkeypatch.setattr(properties_file, "TICK_SECONDS", 0.0)
         path = placed(machine, "kafka")
         machine.grant(EVERYBODY)
         file = far(machine, path, sudo=True)
@@ -113,7 +113,7 @@ class TestReading:
         file.read()
         path.write_bytes(NEW)
         assert file.read().data == NEW
-        monkeypatch.setattr(far_file, "TICK_SECONDS", 0.0)
+        monkeypatch.setattr(properties_file, "TICK_SECONDS", 0.0)
         file.read()
         machine.commands.clear()
         file.read()
@@ -122,7 +122,7 @@ class TestReading:
     def test_links_are_followed_and_their_change_is_a_change(
         self, machine: PrivateMachine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(far_file, "TICK_SECONDS", 0.0)
+        monkeypatch.setattr(properties_file, "TICK_SECONDS", 0.0)
         path = placed(machine, "eos")
         other = path.with_name("other.properties")
         other.write_bytes(NEW)
@@ -154,7 +154,7 @@ class TestReading:
         with pytest.raises(ConfigurationError, match="no ordinary file"):
             far(machine, path.parent).read()
         with pytest.raises(ConfigurationError, match="not absolute"):
-            FarFile(machine, PurePosixPath("a/b"), sudo=False)
+            PropertiesFile(machine, PurePosixPath("a/b"), sudo=False)
         circle = path.with_name("circle")
         circle.symlink_to(circle)
         with pytest.raises(ConfigurationError, match="cannot be read"):
@@ -661,15 +661,15 @@ def test_over_ssh_a_connection_that_is_killed_leaves_one_whole_file(tmp_path: Pa
     os.setxattr(path, "user.note", b"kept")
     with running_sshd(tmp_path / "sshd") as sshd:
         machine = machine_of(sshd.description())
-        assert FarFile(machine, PurePosixPath(path), sudo=False).obstacle_to_change() is None
+        assert PropertiesFile(machine, PurePosixPath(path), sudo=False).obstacle_to_change() is None
         killed = CutOverSsh(machine, sshd.kill_sessions)
         try:
-            replace(FarFile(killed, PurePosixPath(path), sudo=False))
+            replace(PropertiesFile(killed, PurePosixPath(path), sudo=False))
         except MachineLostError:
             left = path.read_bytes()
             assert left in (OLD, NEW)
             if left == OLD:
-                replace(FarFile(machine, PurePosixPath(path), sudo=False))
+                replace(PropertiesFile(machine, PurePosixPath(path), sudo=False))
     assert killed.killed
     assert path.read_bytes() == NEW
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
@@ -677,8 +677,8 @@ def test_over_ssh_a_connection_that_is_killed_leaves_one_whole_file(tmp_path: Pa
     assert {entry.name for entry in tmp_path.iterdir()} <= {path.name, backup_path(path).name, "sshd"}
 
 
-def status(uid: int, mode: int, gid: int = 0) -> FarStatus:
-    return FarStatus(1, 1, mode, 2, uid, gid, 0, 0, 0, f"user-{uid}", f"group-{gid}")
+def status(uid: int, mode: int, gid: int = 0) -> FileStatus:
+    return FileStatus(1, 1, mode, 2, uid, gid, 0, 0, 0, f"user-{uid}", f"group-{gid}")
 
 
 def test_who_may_put_a_link_on_the_way() -> None:
@@ -748,7 +748,7 @@ def test_after_a_change_nothing_is_asked_that_the_change_has_shown(tmp_path: Pat
     path = tmp_path / "connect.properties"
     path.write_bytes(OLD)
     machine = CountingMachine()
-    file = FarFile(machine, PurePosixPath(path), sudo=False)
+    file = PropertiesFile(machine, PurePosixPath(path), sudo=False)
     assert file.obstacle_to_change() is None
     asked = machine.count
     replace(file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
-from airflow_eos_provider.rollout.hosts.service.far_act import FarRecord, parse_record
+from airflow_eos_provider.rollout.hosts.service.restart_act import RestartRecord, parse_record
 
 RECORD = """schema 1
 act a
@@ -28,7 +28,7 @@ event started as pid 12
 end"""
 
 
-def shown(record: str, behind: str) -> FarRecord:
+def shown(record: str, behind: str) -> RestartRecord:
     found = parse_record([*record.split("\n"), *behind.split("\n")], answered_at=1000.0)
     assert found is not None
     return found

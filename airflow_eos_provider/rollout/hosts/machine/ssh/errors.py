@@ -6,7 +6,7 @@ import asyncssh
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.rollout.hosts.machine.machine import MachineLostError
-from airflow_eos_provider.rollout.hosts.machine.ssh_options import Hop
+from airflow_eos_provider.rollout.hosts.machine.ssh.options import Hop
 
 
 class HostKeyError(ConfigurationError):

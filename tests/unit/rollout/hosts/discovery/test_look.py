@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.errors import RefusedError
-from airflow_eos_provider.rollout.hosts.far_look import MachineLook, SeenProcess, look_at
-from airflow_eos_provider.rollout.hosts.far_proposal import FarWorker, propose
+from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenProcess, look_at
+from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, propose
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer
 from tests.waiting import until
 
@@ -83,7 +83,7 @@ def look(port: int) -> tuple[MachineLook, SeenProcess, bytes]:
     return seen, own, shell.out
 
 
-def proposed(port: int, group: str = "orders") -> FarWorker:
+def proposed(port: int, group: str = "orders") -> ProposedWorker:
     return propose(f"http://127.0.0.1:{port}", group, look_at(Shell(), [port]))
 
 

@@ -1,4 +1,4 @@
-# One restart of one worker, on the worker's machine: far_act.py sends this script, and what it needs, as lines.
+# One restart of one worker, on the worker's machine: restart_act.py sends this script, and what it needs, as lines.
 #
 # It wants a POSIX shell, coreutils, grep and Linux' /proc. Durations are in hundredths of a second. A process is known
 # by its pid and its start ticks, and with the boot id among all starts of the machine.

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from airflow_eos_provider.rollout.hosts.machine.far_process import (
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer, CommandError
+from airflow_eos_provider.rollout.hosts.machine.processes import (
     BEGIN_PROBE,
     END_OF_PROBE,
     MARK,
     CommandLines,
-    FarProcesses,
+    Processes,
     look_at_processes,
     names_path,
     parts_of,
     processes_of,
 )
-from airflow_eos_provider.rollout.hosts.machine.machine import Answer, CommandError
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 
 #: Behind the start ticks.
@@ -48,7 +48,7 @@ def probe(*stats: str, now: float = 5000.0, uptime: float = 1000.0, **parts: str
     return "".join(f"\n{MARK}{name}\n{content}" for name, content in said.items()).encode()
 
 
-def seen(out: bytes, *, sent_at: float = 0.0, answered_at: float = 0.4) -> FarProcesses:
+def seen(out: bytes, *, sent_at: float = 0.0, answered_at: float = 0.4) -> Processes:
     return processes_of(parts_of(out), sent_at=sent_at, answered_at=answered_at)
 
 

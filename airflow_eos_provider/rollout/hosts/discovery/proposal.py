@@ -1,6 +1,6 @@
 """What a look at a machine proposes for a worker there: its service, its file, its log, and what goes through sudo.
 
-Values go in and come out; the look itself is :mod:`~airflow_eos_provider.rollout.hosts.far_look`.
+Values go in and come out; the look itself is :mod:`~airflow_eos_provider.rollout.hosts.discovery.look`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_eos_provider.connect.cluster.placement import PRIVILEGES, Privilege
-from airflow_eos_provider.rollout.hosts.discovery import not_a_worker, secret_words
-from airflow_eos_provider.rollout.hosts.far_look import MachineLook, SeenParent, SeenProcess
+from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenParent, SeenProcess
+from airflow_eos_provider.rollout.hosts.discovery.this_machine import not_a_worker, secret_words
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, SUPERVISORS, ProcessView, ports_of
 
 #: Groups whose members may read the journal of the whole system (systemd-journald.service(8)).
@@ -26,7 +26,7 @@ ROOT = "root"
 
 
 @dataclass(frozen=True, slots=True)
-class FarWorker:
+class ProposedWorker:
     """What is proposed for one worker on another machine.
 
     :param pid: its process there; None if none was found.
@@ -43,7 +43,7 @@ class FarWorker:
     remarks: tuple[str, ...] = ()
 
 
-def propose(url: str, group_id: str, seen: MachineLook) -> FarWorker:
+def propose(url: str, group_id: str, seen: MachineLook) -> ProposedWorker:
     """What is proposed for the worker that advertises ``url``.
 
     :param group_id: of its group; a process whose file says another one is not taken for it.
@@ -51,12 +51,12 @@ def propose(url: str, group_id: str, seen: MachineLook) -> FarWorker:
     """
     process, doubt = choose(port_of(url), group_id, seen)
     if process is None:
-        return FarWorker(remarks=(doubt,))
+        return ProposedWorker(remarks=(doubt,))
     service, remarks = _service(process, seen)
     log, about_log = _log(process, service, seen.user)
     entry = {**service, **({"config": process.config} if process.config else {}), **log}
     all_remarks = (*([doubt] if doubt else []), *_about_file(process, seen.user), *remarks, *about_log)
-    return FarWorker(process.pid, process.owner, entry, _sudo(process, entry, seen), all_remarks)
+    return ProposedWorker(process.pid, process.owner, entry, _sudo(process, entry, seen), all_remarks)
 
 
 def port_of(url: str) -> int:

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_eos_provider.cli.discover import _write_new
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.rollout.hosts.discovery import (
+from airflow_eos_provider.rollout.hosts.discovery.this_machine import (
     LocalWorker,
     find_local_worker,
     is_same_port,

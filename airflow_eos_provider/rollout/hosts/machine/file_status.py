@@ -15,7 +15,7 @@ FORMAT = "--format=%d/%i/%f/%h/%u/%g/%s/%.9Y/%.9Z/%U/%G"
 
 
 @dataclass(frozen=True, slots=True)
-class FarStatus:
+class FileStatus:
     """What ``stat`` shows of one file; times are nanoseconds of its machine's clock."""
 
     device: int
@@ -39,7 +39,7 @@ class FarStatus:
         return f"{self.user}:{self.group}, mode {stat.S_IMODE(self.mode):o}"
 
 
-def statuses(answer: Answer, files: int | None = None) -> list[FarStatus]:
+def statuses(answer: Answer, files: int | None = None) -> list[FileStatus]:
     """What ``stat`` has printed with :data:`FORMAT`, a file after the other.
 
     :param files: how many it was asked for; None where some may be gone.
@@ -59,10 +59,10 @@ def statuses(answer: Answer, files: int | None = None) -> list[FarStatus]:
     return found
 
 
-def _status(line: str) -> FarStatus:
+def _status(line: str) -> FileStatus:
     numbers, user, group = line.split("/")[:9], *line.split("/")[9:11]
     device, inode, mode, names, uid, gid, size, modified, changed = numbers
-    return FarStatus(
+    return FileStatus(
         *(int(device), int(inode), int(mode, 16), int(names), int(uid), int(gid), int(size)),
         *(_nanoseconds(modified), _nanoseconds(changed), user, group),
     )
@@ -73,7 +73,7 @@ def _nanoseconds(moment: str) -> int:
     return int(seconds) * 1_000_000_000 + int(fraction)
 
 
-def writable_by_others(steps: Sequence[tuple[PurePosixPath, FarStatus]], uid: int) -> str | None:
+def writable_by_others(steps: Sequence[tuple[PurePosixPath, FileStatus]], uid: int) -> str | None:
     """In words, who besides root and one user could put another file in place of one; None if no user could.
 
     Whoever may write a folder that a user other than root owns may change the worker's file anyway, so a group is only

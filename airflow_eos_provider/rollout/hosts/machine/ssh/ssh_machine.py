@@ -3,7 +3,7 @@
 By asyncssh, not by OpenSSH's client: keys of an Airflow connection stay in memory and never touch a disk, each wait can
 be bounded, and no master process with a control socket is left behind. It reads OpenSSH's configuration, agent, known
 hosts and certificates; where that ends is written in
-:mod:`~airflow_eos_provider.rollout.hosts.machine.ssh_options`.
+:mod:`~airflow_eos_provider.rollout.hosts.machine.ssh.options`.
 
 Host keys are always checked, when a connection is made. One connection per machine is kept by this process, shared by
 all its threads, replaced when it is lost, and closed when no command has run on it for five minutes; so an entry that
@@ -27,11 +27,11 @@ from airflow_eos_provider import redaction
 from airflow_eos_provider.connect.cluster.placement import MachineDescription
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer, checked_words
-from airflow_eos_provider.rollout.hosts.machine.ssh_command import on_stdin
-from airflow_eos_provider.rollout.hosts.machine.ssh_loop import LoopThread
+from airflow_eos_provider.rollout.hosts.machine.ssh.command import on_stdin
+from airflow_eos_provider.rollout.hosts.machine.ssh.loop import LoopThread
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.rollout.hosts.machine.ssh_connection import Connection
+    from airflow_eos_provider.rollout.hosts.machine.ssh.connection import Connection
 
 #: How long the first part of a command that leaves its caller may take, seconds.
 HAND_OVER_SECONDS = 30.0
@@ -125,7 +125,7 @@ class _Connections:
 
 def _connection_class() -> type[Connection]:
     try:
-        from airflow_eos_provider.rollout.hosts.machine.ssh_connection import Connection
+        from airflow_eos_provider.rollout.hosts.machine.ssh.connection import Connection
     except ImportError as error:
         raise ConfigurationError(
             f"A machine over SSH needs asyncssh, which cannot be imported: {error}.",

@@ -17,10 +17,13 @@ from airflow_eos_provider.connect.startup_log import (
     mode_from_searched_logs,
 )
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
-from airflow_eos_provider.rollout.hosts.log_tail import TAIL_BYTES, shown_lines
-from airflow_eos_provider.rollout.hosts.machine.far_status import FORMAT, FarStatus, statuses, writable_by_others
+from airflow_eos_provider.redaction import HIDDEN, is_secret, redact
+from airflow_eos_provider.rollout.hosts.machine.file_status import FORMAT, FileStatus, statuses, writable_by_others
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
+
+#: No more than this many bytes from the end of a log are shown.
+TAIL_BYTES = 16 << 10
 
 #: How long a search may take, seconds; the largest part of a log that is searched is a gibibyte.
 SEARCH_SECONDS = 60.0
@@ -33,8 +36,10 @@ _OFFSET = re.compile(r"([+-])([01]\d|2[0-3])([0-5]\d)")
 
 _ONE_LINE = re.compile(r"[^\n\0]*")
 
+_WITHHELD = "(a line that may hold a secret is left out)"
 
-class FarLog:
+
+class WorkerLog:
     """A worker's log on a machine.
 
     :param machine: where it is.
@@ -147,7 +152,7 @@ class FarLog:
             self._owner = "" if self._sudo.login in ("root", owner) else owner
         return self._owner
 
-    def _folders(self) -> list[tuple[PurePosixPath, FarStatus]]:
+    def _folders(self) -> list[tuple[PurePosixPath, FileStatus]]:
         """The folders from ``/`` to the log's own, behind any links."""
         real = self._machine.run(("readlink", "-v", "-f", "--", str(self._path.parent)))
         folder = PurePosixPath(os.fsdecode(real.out.removesuffix(b"\n"))) if real.ok else self._path.parent
@@ -196,13 +201,13 @@ class FarLog:
 def startup_mode(
     machine: Machine, log: PurePosixPath, started_at: float, *, zone: tzinfo | None, sudo: bool
 ) -> StartupLog:
-    """The mode that a process of a machine printed at its start; see :meth:`FarLog.startup`. Never raises but for a
+    """The mode that a process of a machine printed at its start; see :meth:`WorkerLog.startup`. Never raises but for a
     machine that is lost.
 
     :raises MachineLostError: its machine cannot be reached.
     """
     try:
-        return FarLog(machine, log, sudo=sudo).startup(started_at, zone=zone)
+        return WorkerLog(machine, log, sudo=sudo).startup(started_at, zone=zone)
     except MachineLostError:
         raise
     except EosError as error:
@@ -235,3 +240,16 @@ def zone_named(variable: str) -> tzinfo | None:
         return ZoneInfo(variable.removeprefix(":")) if variable else None
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
+
+
+def shown_lines(text: str, *, lines: int = 15, secrets: Iterable[str] = ()) -> str:
+    """The last lines of a log as they may be shown, or a sentence if there are none.
+
+    :param secrets: values that must not appear, whatever stands around them.
+    """
+    hidden = [secret for secret in secrets if secret]
+    shown = []
+    for line in [line for line in redact(text).splitlines() if line.strip()][-lines:]:
+        unsafe = HIDDEN in line or is_secret(line) or any(secret in line for secret in hidden)
+        shown.append(_WITHHELD if unsafe else line[:500])
+    return "\n".join(shown) or "(nothing)"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.rollout.hosts.far_look import MachineLook, SeenParent, SeenProcess
-from airflow_eos_provider.rollout.hosts.far_proposal import FarWorker, propose, shared
+from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenParent, SeenProcess
+from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, propose, shared
 
 URL = "http://connect-1:8083"
 CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
@@ -40,11 +40,11 @@ def look(
     return MachineLook(user, login or user, groups, {8083: frozenset({42})}, processes)
 
 
-def proposed(seen: MachineLook, url: str = URL) -> FarWorker:
+def proposed(seen: MachineLook, url: str = URL) -> ProposedWorker:
     return propose(url, "orders", seen)
 
 
-def remarks(found: FarWorker) -> str:
+def remarks(found: ProposedWorker) -> str:
     return "\n".join(found.remarks)
 
 

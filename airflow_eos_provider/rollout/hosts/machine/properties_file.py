@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, RefusedError
-from airflow_eos_provider.rollout.hosts.edited_file import (
+from airflow_eos_provider.rollout.hosts.host import Obstacle
+from airflow_eos_provider.rollout.hosts.machine.edited_file import (
     backup_path,
     digest,
     edited_a_moment_ago,
@@ -32,8 +33,7 @@ from airflow_eos_provider.rollout.hosts.edited_file import (
     require_expected,
     with_properties,
 )
-from airflow_eos_provider.rollout.hosts.host import Obstacle
-from airflow_eos_provider.rollout.hosts.machine.far_status import FORMAT, FarStatus, statuses, writable_by_others
+from airflow_eos_provider.rollout.hosts.machine.file_status import FORMAT, FileStatus, statuses, writable_by_others
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, CommandError, Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 
@@ -57,7 +57,7 @@ _SPARE_BYTES = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class FarContent:
+class FileContent:
     """One file at one moment.
 
     :param path: the file itself, behind any symbolic links.
@@ -70,7 +70,7 @@ class FarContent:
     data: bytes = field(repr=False)
     modified_at: float
     changed_at: float
-    status: FarStatus
+    status: FileStatus
 
     @property
     def sha256(self) -> str:
@@ -96,9 +96,9 @@ class _Place:
 @dataclass(frozen=True, slots=True)
 class _Look:
     place: _Place
-    links: tuple[FarStatus, ...]
-    file: FarStatus
-    folder: FarStatus
+    links: tuple[FileStatus, ...]
+    file: FileStatus
+    folder: FileStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ def _rights_of(look: _Look) -> object:
     return (look.place, look.file, look.folder.uid, look.folder.gid, look.folder.mode)
 
 
-class FarFile:
+class PropertiesFile:
     """A worker's properties file on a machine.
 
     A look costs one command while the file is as it was. It may be used from several threads; each looks for itself.
@@ -243,11 +243,11 @@ class FarFile:
         self._sudo = Sudo(machine)
         self._by_sudo: set[str] = set()
         self._last: _Look | None = None
-        self._seen_at: tuple[FarStatus, float] | None = None
-        self._kept: FarContent | None = None
+        self._seen_at: tuple[FileStatus, float] | None = None
+        self._kept: FileContent | None = None
         self._obstacle: tuple[object, float, Obstacle | None] | None = None
 
-    def read(self, *, fresh: bool = False) -> FarContent:
+    def read(self, *, fresh: bool = False) -> FileContent:
         """The file as it is now.
 
         :param fresh: whether its bytes are read even if nothing about it has changed.
@@ -477,7 +477,7 @@ class FarFile:
             path = link.parent / _path(target.out) / path.relative_to(link)
         return tuple(found)
 
-    def _stat_plainly(self, path: PurePosixPath) -> FarStatus:
+    def _stat_plainly(self, path: PurePosixPath) -> FileStatus:
         answer = self._machine.run(("stat", FORMAT, "--", str(path)))
         if not answer.ok:
             raise ConfigurationError(
@@ -509,19 +509,19 @@ class FarFile:
             raise self._missing(_reason(answer))
         return answer.out, final
 
-    def _user(self, place: _Place, folder: FarStatus | None) -> str:
+    def _user(self, place: _Place, folder: FileStatus | None) -> str:
         """Who changes the file through sudo; empty for the login itself."""
         if not self._with_sudo:
             return ""
         return self._owner(folder or self._stat_plainly(place.folder))
 
-    def _owner(self, folder: FarStatus) -> str:
+    def _owner(self, folder: FileStatus) -> str:
         return "" if self._sudo.login in ("root", folder.owner) else folder.owner
 
     def _commands_at(self, look: _Look) -> FileCommands:
         return self._commands_of(look.place, look.folder)
 
-    def _commands_of(self, place: _Place, folder: FarStatus | None) -> FileCommands:
+    def _commands_of(self, place: _Place, folder: FileStatus | None) -> FileCommands:
         return FileCommands(place.path, place.links, self._user(place, folder))
 
     # The steps of a replacement.
@@ -532,7 +532,7 @@ class FarFile:
             raise _StepError(command, answer)
         return answer
 
-    def _save(self, commands: FileCommands, before: FarContent) -> None:
+    def _save(self, commands: FileCommands, before: FileContent) -> None:
         self._do(commands.save())
         (sha256,) = _digests(self._do(commands.saved_digest()), 1)
         if sha256 != before.sha256:
@@ -540,7 +540,7 @@ class FarFile:
         self._do(commands.flush_saved())
         self._do(commands.name_saved())
 
-    def _stage(self, commands: FileCommands, before: FarContent, data: bytes) -> None:
+    def _stage(self, commands: FileCommands, before: FileContent, data: bytes) -> None:
         """The whole new file under its second name, and a last look at the old one."""
         self._do(commands.copy())
         self._do(commands.write(), stdin=data)
@@ -584,7 +584,7 @@ class FarFile:
         except EosError:
             return False
 
-    def _require_arrived(self, before: FarContent, data: bytes) -> None:
+    def _require_arrived(self, before: FileContent, data: bytes) -> None:
         after = self.read(fresh=True)
         if after.data != data:
             raise PlanMovedError(
@@ -602,7 +602,7 @@ class FarFile:
         with contextlib.suppress(EosError):  # what is left is cleared by the next attempt
             self._sudo.run(commands.clear())
 
-    def _explained(self, failed: _StepError, before: FarContent, data: bytes) -> EosError:
+    def _explained(self, failed: _StepError, before: FileContent, data: bytes) -> EosError:
         """What to tell of a step that has failed; the file is as it was."""
         shown = self._shown(before.path)
         with contextlib.suppress(EosError):
@@ -630,7 +630,7 @@ class FarFile:
             remedy=f"Let {who} write that folder, or log in as a user who may.",
         )
 
-    def _not_kept(self, before: FarContent, reason: str) -> RefusedError:
+    def _not_kept(self, before: FileContent, reason: str) -> RefusedError:
         return RefusedError(
             f"Owner, group, permissions and attributes of {self._shown(before.path)} cannot be kept: {reason}. "
             "The file is as it was.",
@@ -660,7 +660,7 @@ class FarFile:
     def _unsafe_folders(self, look: _Look) -> Obstacle | None:
         return self._unsafe(look.place, look.folder)
 
-    def _unsafe(self, place: _Place, folder: FarStatus) -> Obstacle | None:
+    def _unsafe(self, place: _Place, folder: FileStatus) -> Obstacle | None:
         """Who could turn the rights of sudo to other files, by a link in one of the folders on the way."""
         user = self._user(place, folder)
         if not user:
@@ -811,9 +811,9 @@ def _change(what: str, remedy: str) -> Obstacle:
     return Obstacle("change", what, remedy)
 
 
-def _content(look: _Look, data: bytes) -> FarContent:
+def _content(look: _Look, data: bytes) -> FileContent:
     changed = max(status.changed_ns for status in (look.file, *look.links))
-    return FarContent(look.place.path, data, look.file.modified_ns / 1e9, changed / 1e9, look.file)
+    return FileContent(look.place.path, data, look.file.modified_ns / 1e9, changed / 1e9, look.file)
 
 
 def _path(out: bytes) -> PurePosixPath:

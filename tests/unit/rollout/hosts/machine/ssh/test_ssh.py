@@ -25,9 +25,9 @@ from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.machine import ssh, ssh_connection
 from airflow_eos_provider.rollout.hosts.machine.machine import CommandError, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
-from airflow_eos_provider.rollout.hosts.machine.ssh import SshMachine
-from airflow_eos_provider.rollout.hosts.machine.ssh_command import REMOTE_COMMAND, on_stdin
-from airflow_eos_provider.rollout.hosts.machine.ssh_errors import HostKeyError
+from airflow_eos_provider.rollout.hosts.machine.ssh.command import REMOTE_COMMAND, on_stdin
+from airflow_eos_provider.rollout.hosts.machine.ssh.errors import HostKeyError
+from airflow_eos_provider.rollout.hosts.machine.ssh.ssh_machine import SshMachine
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from tests.ctrl_c import take_ctrl_c
 from tests.missing import not_run
@@ -426,7 +426,7 @@ def test_many_machines_behind_one_address_are_logged_in_to_without_one_being_dro
 
 
 def test_without_asyncssh_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "airflow_eos_provider.rollout.hosts.machine.ssh_connection", None)
+    monkeypatch.setitem(sys.modules, "airflow_eos_provider.rollout.hosts.machine.ssh.connection", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'airflow-eos-provider\[ssh\]'"):
         machine_of(MachineDescription("connect-1")).run(["true"])
 

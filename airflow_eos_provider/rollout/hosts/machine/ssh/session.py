@@ -15,7 +15,7 @@ from airflow_eos_provider.rollout.hosts.machine.machine import (
     MachineLostError,
     too_much_output,
 )
-from airflow_eos_provider.rollout.hosts.machine.ssh_command import MARK
+from airflow_eos_provider.rollout.hosts.machine.ssh.command import MARK
 
 #: A detached command may leave its streams open in the background. After its exit code no more is waited for than this,
 #: seconds: what it had printed before is on its way.

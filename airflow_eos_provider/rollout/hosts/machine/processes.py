@@ -71,7 +71,7 @@ _COMMAND_LINES = as_word(
 
 
 @dataclass(frozen=True, slots=True)
-class FarProcess:
+class Process:
     """One process of a machine.
 
     :param pid: its process id there.
@@ -101,7 +101,7 @@ class FarProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class FarProcesses:
+class Processes:
     """The processes of a machine at one moment.
 
     :param by_pid: those that this login may see.
@@ -113,7 +113,7 @@ class FarProcesses:
     :param hides: whether this login sees its own processes only (``hidepid``, proc(5)).
     """
 
-    by_pid: Mapping[int, FarProcess]
+    by_pid: Mapping[int, Process]
     now: float
     uptime: float
     ticks: int = USUAL_TICKS
@@ -121,13 +121,13 @@ class FarProcesses:
     clock_offset: float = 0.0
     hides: bool = False
 
-    def family(self, pid: int) -> tuple[FarProcess, ...]:
+    def family(self, pid: int) -> tuple[Process, ...]:
         """A process and all that it has started, and theirs; itself first. Empty if it is not seen."""
         top = self.by_pid.get(pid)
         if top is None:
             return ()
         family = [top]
-        children: dict[int, list[FarProcess]] = {}
+        children: dict[int, list[Process]] = {}
         for process in self.by_pid.values():
             children.setdefault(process.parent, []).append(process)
         for member in family:  # grows while it is gone through
@@ -151,7 +151,7 @@ def parts_of(out: bytes) -> dict[str, bytes]:
     return parts
 
 
-def processes_of(parts: Mapping[str, bytes], *, sent_at: float, answered_at: float) -> FarProcesses:
+def processes_of(parts: Mapping[str, bytes], *, sent_at: float, answered_at: float) -> Processes:
     """What a probe has printed.
 
     :param parts: its output, see :func:`parts_of`.
@@ -174,7 +174,7 @@ def processes_of(parts: Mapping[str, bytes], *, sent_at: float, answered_at: flo
     boot = parts.get("boot", b"").decode("ascii", "replace").strip()
     offset = (sent_at + answered_at) / 2 - (begun + ended) / 2
     found = {
-        pid: FarProcess(
+        pid: Process(
             pid=pid,
             start=f"{boot}/{pid}/{started}",
             started_at=begun - (uptime - started / ticks),
@@ -187,7 +187,7 @@ def processes_of(parts: Mapping[str, bytes], *, sent_at: float, answered_at: flo
     }
     is_root = parts.get("user", b"").strip() == b"0"
     hides = not is_root and b"hidepid=" in parts.get("mounts", b"").replace(b"hidepid=0", b"")
-    return FarProcesses(found, begun, uptime, ticks, boot, offset, hides)
+    return Processes(found, begun, uptime, ticks, boot, offset, hides)
 
 
 class CommandLines:
@@ -198,8 +198,8 @@ class CommandLines:
         self._known: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
 
     def reader(
-        self, family: Sequence[FarProcess], names: Callable[[Sequence[str], str], bool]
-    ) -> tuple[FarProcess | None, bool | None]:
+        self, family: Sequence[Process], names: Callable[[Sequence[str], str], bool]
+    ) -> tuple[Process | None, bool | None]:
         """The process of a family that reads a worker's file: the last one whose words name it, else the first.
 
         :param family: a process, and all that it has started.
@@ -255,7 +255,7 @@ def names_path(words: Sequence[str], folder: str, paths: Iterable[str]) -> bool:
     return False
 
 
-def look_at_processes(machine: Machine, *, clock: Callable[[], float]) -> FarProcesses:
+def look_at_processes(machine: Machine, *, clock: Callable[[], float]) -> Processes:
     """The processes of a machine as they are now.
 
     :param clock: this machine's clock, seconds since the epoch.
@@ -283,7 +283,7 @@ def words_here(pid: int) -> tuple[str, ...]:
     return words_of(line_here(pid))
 
 
-def processes_here() -> FarProcesses:
+def processes_here() -> Processes:
     """The processes of this machine as they are now, read without a command."""
     now = time.time()
     stats = [_read_here(f"/proc/{entry}/stat") for entry in os.listdir("/proc") if entry.isdecimal()]  # noqa: PTH208

@@ -1,9 +1,9 @@
 """The restart of one worker as one act on the worker's machine: what is to be done, and the record of how far it came.
 
-The act is carried out by ``far_act.sh``, a shell of its own on that machine, so that it ends in a running worker or in
-a recorded failure, whatever becomes of the controller, the connection and the login that have begun it. The record
-stands in a folder ``airflow_eos_provider`` beside the worker's pid file; where the description has none, in
-``${XDG_STATE_HOME:-$HOME/.local/state}`` of the login's user. It holds no variable of the worker's. Whoever controls
+``restart_act.sh``, a shell of its own on that machine, carries it out. So it ends in a running worker or in a recorded
+failure, whatever becomes of the controller, the connection and the login that have begun it. The record is in a folder
+``airflow_eos_provider`` beside the worker's pid file; where the description has none, in
+``${XDG_STATE_HOME:-$HOME/.local/state}`` of the login's user. It holds no variable of the worker's. The controller of
 the roll waits for the record's end, reports it, and removes it.
 
 The script reads what is to be done as lines of its standard input: no word and no variable is part of a script or of a
@@ -58,7 +58,7 @@ _WATCH_SECONDS = 5.0
 
 _LOOK_SECONDS = 0.2
 
-#: The folder of records, and their suffix, as ``far_act.sh`` has them. Changing them breaks restarts in flight.
+#: The folder of records, and their suffix, as ``restart_act.sh`` has them. Changing them breaks restarts in flight.
 STATE_FOLDER, RECORD_SUFFIX = "airflow_eos_provider", ".restart"
 
 #: The shell of every machine; a test takes others, too.
@@ -104,7 +104,7 @@ class Phase(StrEnum):
 
 
 class Failure(StrEnum):
-    """Why an act has failed, as ``far_act.sh`` writes it."""
+    """Why an act has failed, as ``restart_act.sh`` writes it."""
 
     NOT_PERMITTED = "not permitted"  #: a process belongs to another user
     DOES_NOT_END = "does not end"  #: not even by SIGKILL; or its supervisor's command does not end it
@@ -138,7 +138,7 @@ class ActKey:
 
 
 @dataclass(frozen=True, slots=True)
-class FarTask:
+class RestartTask:
     """What is to be done.
 
     :param key: what this act is known by.
@@ -204,12 +204,12 @@ class FarTask:
 
 
 @dataclass(frozen=True, slots=True)
-class FarRecord:
+class RestartRecord:
     """How far one act has come.
 
     :param act: names it.
     :param pid: the new process; 0 before it runs.
-    :param start: names its start, as :attr:`FarProcess.start` does.
+    :param start: names its start, as :attr:`Process.start` does.
     :param failure: why it has failed, as :class:`Failure`; empty if it has not.
     :param code: exit code of a supervisor's restart command; empty while it has none.
     :param detail: in words, why it has failed, or the last line of that command. It may hold secrets.
@@ -240,12 +240,12 @@ class RecordLook:
     :param seen: names what was seen, for the next look.
     """
 
-    record: FarRecord | None
+    record: RestartRecord | None
     path: str
     seen: str = ""
 
 
-class FarActs:
+class RestartActs:
     """The acts on one worker, on its machine.
 
     :param machine: where.
@@ -269,7 +269,7 @@ class FarActs:
             return RecordLook(None, str(self._path))
         return self._parsed(self._machine.run(self._words("show"), stdin=_script()))
 
-    def begin(self, task: FarTask, on_event: OnEvent) -> Beginning:
+    def begin(self, task: RestartTask, on_event: OnEvent) -> Beginning:
         """Let the machine begin an act, which ends without this process.
 
         :returns: whether it has begun, or was done already by another controller of the rollout.
@@ -320,7 +320,7 @@ class FarActs:
             if record is None or not record.is_in_flight or is_last_look:
                 return look
 
-    def forget(self, record: FarRecord) -> None:
+    def forget(self, record: RestartRecord) -> None:
         """Remove a record that was reported, and no other."""
         self._machine.run([*self._words("forget"), record.act], stdin=_script())
 
@@ -370,8 +370,8 @@ class FarActs:
         return RefusedError(f"The restart on {self._where} has not begun: {why}. Nothing was stopped.", remedy=remedy)
 
 
-def parse_record(lines: list[str], *, answered_at: float) -> FarRecord | None:
-    """A record as ``far_act.sh`` writes and shows it; None if it is not whole, or of another schema.
+def parse_record(lines: list[str], *, answered_at: float) -> RestartRecord | None:
+    """A record as ``restart_act.sh`` writes and shows it; None if it is not whole, or of another schema.
 
     :param lines: its lines up to ``end``; behind the last one, whether its helper is at it, and the machine's uptime.
     :param answered_at: when they came, seconds since the epoch.
@@ -383,7 +383,7 @@ def parse_record(lines: list[str], *, answered_at: float) -> FarRecord | None:
     fields = {key: value for key, _, value in own if key != "event"}
     try:
         boot = fields["helper"].split()[2]
-        return FarRecord(
+        return RestartRecord(
             key=ActKey(fields["rollout"], fields["replaces"], fields["sha256"]),
             act=fields["act"],
             phase=Phase(fields["phase"]),
@@ -472,7 +472,7 @@ def _script(*, of_act: bool = False) -> bytes:
 
     :param of_act: with what carries an act out, behind what a controller asks.
     """
-    text = resources.files(__package__).joinpath("far_act.sh").read_text(encoding="utf-8")
+    text = resources.files(__package__).joinpath("restart_act.sh").read_text(encoding="utf-8")
     if not of_act:
         text = text.partition(_ACT)[0]
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]

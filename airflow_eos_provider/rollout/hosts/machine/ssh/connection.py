@@ -1,6 +1,6 @@
 """A connection to one machine: made when it is needed, kept, mended, closed when it is idle.
 
-Everything here runs in the event loop of :class:`~airflow_eos_provider.rollout.hosts.machine.ssh_loop.LoopThread`, so
+Everything here runs in the event loop of :class:`~airflow_eos_provider.rollout.hosts.machine.ssh.loop.LoopThread`, so
 nothing needs a lock.
 """
 
@@ -18,11 +18,11 @@ import asyncssh
 from airflow_eos_provider.connect.cluster.placement import MachineDescription
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
-from airflow_eos_provider.rollout.hosts.machine.ssh_command import REMOTE_COMMAND
-from airflow_eos_provider.rollout.hosts.machine.ssh_errors import connect_error, host_key_error
-from airflow_eos_provider.rollout.hosts.machine.ssh_loop import in_thread
-from airflow_eos_provider.rollout.hosts.machine.ssh_options import Hop, route
-from airflow_eos_provider.rollout.hosts.machine.ssh_session import CommandSession, lost
+from airflow_eos_provider.rollout.hosts.machine.ssh.command import REMOTE_COMMAND
+from airflow_eos_provider.rollout.hosts.machine.ssh.errors import connect_error, host_key_error
+from airflow_eos_provider.rollout.hosts.machine.ssh.loop import in_thread
+from airflow_eos_provider.rollout.hosts.machine.ssh.options import Hop, route
+from airflow_eos_provider.rollout.hosts.machine.ssh.session import CommandSession, lost
 
 #: Commands at once on one connection; sshd allows ten (``MaxSessions``), other users of that login may want two.
 MOST_COMMANDS = 8
@@ -87,7 +87,7 @@ class Connection:
         """Run one command.
 
         :param program: its first word, for messages.
-        :param stdin: what :func:`~airflow_eos_provider.rollout.hosts.machine.ssh_command.on_stdin` has made.
+        :param stdin: what :func:`~airflow_eos_provider.rollout.hosts.machine.ssh.command.on_stdin` has made.
         :raises MachineLostError: see :meth:`airflow_eos_provider.rollout.hosts.machine.machine.Machine.run`.
         """
         async with self._taken():
@@ -283,7 +283,7 @@ async def _connected_to(
 ) -> asyncssh.SSHClientConnection:
     """One hop, with its host key checked.
 
-    :raises EosError: see :func:`~airflow_eos_provider.rollout.hosts.machine.ssh_errors.connect_error`.
+    :raises EosError: see :func:`~airflow_eos_provider.rollout.hosts.machine.ssh.errors.connect_error`.
     """
     # A machine whose key is of another kind than the known one ends the connection. It is asked once more, for a key of
     # any kind, so that the error names the one that it has.

@@ -12,10 +12,10 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.startup_log import StartupLog, mode_from_startup_log
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.rollout.hosts.machine.far_log import FarLog, startup_mode, zone_at
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer
 from airflow_eos_provider.rollout.hosts.machine.sudo import Sudo
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
+from airflow_eos_provider.rollout.hosts.machine.worker_log import WorkerLog, startup_mode, zone_at
 from tests.private_machine import PrivateMachine, private_machine
 
 START = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
@@ -90,20 +90,20 @@ def test_a_log_that_is_missing_or_unreadable_proves_nothing(tmp_path: Path) -> N
     assert "there is no log" in far(tmp_path / "none.log").detail
     assert "cannot be read" in far(tmp_path).detail
     with pytest.raises(ConfigurationError, match="not absolute"):
-        FarLog(ThisMachine(), PurePosixPath("a.log"), sudo=False)
+        WorkerLog(ThisMachine(), PurePosixPath("a.log"), sudo=False)
 
 
 def test_no_more_than_the_last_gibibyte_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "connect.log"
     log.write_text(block(2, "enabled") + "x" * 5000)
-    monkeypatch.setattr("airflow_eos_provider.rollout.hosts.machine.far_log.LIMIT_BYTES", 5000)
+    monkeypatch.setattr("airflow_eos_provider.rollout.hosts.machine.worker_log.LIMIT_BYTES", 5000)
     assert far(log).mode is None
-    monkeypatch.setattr("airflow_eos_provider.rollout.hosts.machine.far_log.LIMIT_BYTES", 6000)
+    monkeypatch.setattr("airflow_eos_provider.rollout.hosts.machine.worker_log.LIMIT_BYTES", 6000)
     assert far(log).mode is Mode.ENABLED
 
 
 def test_the_tail_is_what_was_written_since_without_secrets(tmp_path: Path) -> None:
-    log = FarLog(ThisMachine(), PurePosixPath(tmp_path / "connect.log"), sudo=False)
+    log = WorkerLog(ThisMachine(), PurePosixPath(tmp_path / "connect.log"), sudo=False)
     assert log.size() == 0
     assert "cannot be read" in log.tail()
     path = tmp_path / "connect.log"
@@ -158,7 +158,7 @@ class TestSudo:
         self, machine: PrivateMachine, folder_mode: int
     ) -> None:
         path = self.log(machine, f"log-{folder_mode}", "kafka", folder_mode=folder_mode)
-        log = FarLog(machine, PurePosixPath(path), sudo=True)
+        log = WorkerLog(machine, PurePosixPath(path), sudo=True)
         machine.grant([])
         assert "password is required" in log.startup(STARTED_AT, zone=UTC).detail
         machine.grant(lines := Sudo(machine).lines(log.commands()))
@@ -168,15 +168,15 @@ class TestSudo:
         )
         assert log.startup(STARTED_AT, zone=UTC).mode is Mode.ENABLED
         assert "ProducerConfig" in log.tail()
-        assert "Permission denied" in FarLog(machine, PurePosixPath(path), sudo=False).tail()
+        assert "Permission denied" in WorkerLog(machine, PurePosixPath(path), sudo=False).tail()
 
     def test_a_log_that_the_login_may_read_needs_no_lines(self, machine: PrivateMachine) -> None:
         path = self.log(machine, "readable", "kafka")
         machine.owned(path, "kafka", 0o644)
-        assert FarLog(machine, PurePosixPath(path), sudo=True).commands() == ()
-        assert FarLog(machine, PurePosixPath(path), sudo=False).commands() == ()
+        assert WorkerLog(machine, PurePosixPath(path), sudo=True).commands() == ()
+        assert WorkerLog(machine, PurePosixPath(path), sudo=False).commands() == ()
 
     def test_no_right_is_given_where_another_user_could_put_a_link(self, machine: PrivateMachine) -> None:
         path = self.log(machine, "shared", "root", folder_mode=0o777)
         with pytest.raises(RefusedError, match="everybody may write the folder"):
-            FarLog(machine, PurePosixPath(path), sudo=True).commands()
+            WorkerLog(machine, PurePosixPath(path), sudo=True).commands()

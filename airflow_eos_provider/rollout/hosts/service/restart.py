@@ -13,21 +13,21 @@ from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.redaction import redact, secrets_of
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, RestartRequest, WorkerStartError
-from airflow_eos_provider.rollout.hosts.machine.far_log import FarLog
-from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.processes import Process
+from airflow_eos_provider.rollout.hosts.machine.worker_log import WorkerLog
 from airflow_eos_provider.rollout.hosts.restart_event import OnEvent, RestartEvent, moments_of, without_moments
-from airflow_eos_provider.rollout.hosts.service.far_act import (
+from airflow_eos_provider.rollout.hosts.service.restart_act import (
     HELPER_SECONDS,
     RESTART_SECONDS,
     ActKey,
     Beginning,
     Failure,
-    FarActs,
-    FarRecord,
-    FarTask,
     Phase,
     RecordLook,
+    RestartActs,
+    RestartRecord,
+    RestartTask,
 )
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
@@ -37,7 +37,7 @@ _WITHHELD = "***"
 _ATTEMPTS = 3
 
 
-class FarRestart:
+class Restart:
     """Restarts one worker.
 
     :param machine: where it runs.
@@ -51,19 +51,19 @@ class FarRestart:
         machine: Machine,
         worker: WorkerDescription,
         look: Callable[[], ServiceFacts],
-        task: Callable[[ServiceFacts, ActKey, float], FarTask],
+        task: Callable[[ServiceFacts, ActKey, float], RestartTask],
     ) -> None:
         self._machine = machine
         self._worker = worker
         self._look = look
         self._task = task
-        self._acts = FarActs(machine, worker)
+        self._acts = RestartActs(machine, worker)
 
     @property
     def _where(self) -> str:
         return self._machine.name or "this machine"
 
-    def record(self) -> FarRecord | None:
+    def record(self) -> RestartRecord | None:
         """The record of the last restart that no controller has reported yet; None if there is none."""
         return self._acts.look().record
 
@@ -100,7 +100,7 @@ class FarRestart:
         record = look.record or self._seen(key)
         self._report_outcome(record, look.path)
 
-    def _require_seen(self, key: ActKey) -> FarRecord:
+    def _require_seen(self, key: ActKey) -> RestartRecord:
         """The act of this rollout that another controller has carried out and reported.
 
         :raises RefusedError: none is seen.
@@ -138,14 +138,14 @@ class FarRestart:
         self._acts.forget(record)
         return None
 
-    def _seen(self, key: ActKey) -> FarRecord | None:
+    def _seen(self, key: ActKey) -> RestartRecord | None:
         """What is seen of an act whose record is gone: reported by another controller, or swept away."""
         facts = self._look()
         if facts.process is None or facts.token in (NOT_RUNNING, key.replaces):
             return None
-        return FarRecord(key, "", Phase.DONE, facts.process.pid, facts.process.start)
+        return RestartRecord(key, "", Phase.DONE, facts.process.pid, facts.process.start)
 
-    def _report_outcome(self, record: FarRecord | None, path: str) -> None:
+    def _report_outcome(self, record: RestartRecord | None, path: str) -> None:
         """Report once what an act has come to.
 
         :raises EosError: it has failed, was cut off, or is not over.
@@ -168,7 +168,7 @@ class FarRestart:
                 remedy="Apply the same plan again: it starts the worker.",
             )
 
-    def _failure(self, record: FarRecord) -> EosError:
+    def _failure(self, record: RestartRecord) -> EosError:
         worker_id, detail = self._worker.worker_id, self._shown(record.detail)
         match record.failure:
             case Failure.ENDED_AT_ONCE:
@@ -212,12 +212,12 @@ class FarRestart:
                     remedy="Look whether the worker runs; apply the same plan again to go on.",
                 )
 
-    def _log_tail(self, record: FarRecord) -> str:
+    def _log_tail(self, record: RestartRecord) -> str:
         if self._worker.log is None:
             return "The description names no log."
         by_sudo = self._worker.machine is not None and "log" in self._worker.machine.sudo
         try:
-            log = FarLog(self._machine, PurePosixPath(self._worker.log), sudo=by_sudo)
+            log = WorkerLog(self._machine, PurePosixPath(self._worker.log), sudo=by_sudo)
             return f"Its log:\n{log.tail(record.log_from, secrets=self._secrets())}"
         except EosError as error:
             return f"Its log cannot be read: {error.found}"
@@ -232,14 +232,14 @@ class FarRestart:
         return redact(text)
 
 
-def under_way(record: FarRecord | None) -> str | None:
+def under_way(record: RestartRecord | None) -> str | None:
     """In words, a restart that is under way; None if none is."""
     if record is None or not record.is_in_flight:
         return None
     return f"a restart{f' of rollout {record.key.rollout}' if record.key.rollout else ''} is {record.phase}"
 
 
-def restarted_by(record: FarRecord | None, top: FarProcess | None) -> tuple[RestartEvent, ...]:
+def restarted_by(record: RestartRecord | None, top: Process | None) -> tuple[RestartEvent, ...]:
     """The moments of the restart that has started what runs; none where something else has started it.
 
     :param top: the first process of what runs.

@@ -37,7 +37,7 @@ from asyncssh.config import ConfigParseError, SSHClientConfig
 
 from airflow_eos_provider.connect.cluster.placement import MachineDescription, SshLogin
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.rollout.hosts.machine.known_hosts import SYSTEMS_FILES, USERS_FILES, KnownHosts
+from airflow_eos_provider.rollout.hosts.machine.ssh.known_hosts import SYSTEMS_FILES, USERS_FILES, KnownHosts
 
 #: OpenSSH's own configurations, the first that says something holds.
 _CONFIGURATIONS = ("~/.ssh/config", "/etc/ssh/ssh_config")

@@ -1,0 +1,1 @@
+"""What is found out about workers that nobody has described."""

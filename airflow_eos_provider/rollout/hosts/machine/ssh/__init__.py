@@ -1,0 +1,1 @@
+"""A machine that is reached over SSH."""
