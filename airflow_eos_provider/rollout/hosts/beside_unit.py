@@ -46,11 +46,7 @@ def unit_of(cgroups: Iterable[str]) -> str | None:
 
 
 def ways(command: tuple[str, ...], own_unit: str | None, *, systemd_run: str | None, is_root: bool) -> tuple[Way, ...]:
-    """The ways to start a command, the best first; each is to be tried only if the one before has not begun anything.
-
-    :param own_unit: the systemd unit that this process runs in; None if none.
-    :param systemd_run: path of ``systemd-run``; None where systemd does not run.
-    """
+    """The ways to start a command, the best first; try each only if the one before has begun nothing."""
     if own_unit is None:
         return (Way(command),)
     within = Way(

@@ -56,10 +56,7 @@ def digest(worker: WorkerDescription) -> str:
 
 @functools.lru_cache(maxsize=512)
 def digest_of(worker_id: str, content: str) -> str:
-    """Tells one content from another, even where it is short, without telling it.
-
-    :param content: everything that makes two ways to start a worker differ, as one text.
-    """
+    """Tells one content from another, even where it is short, without telling it."""
     return hashlib.pbkdf2_hmac("sha256", content.encode(), worker_id.encode(), _ROUNDS).hex()
 
 

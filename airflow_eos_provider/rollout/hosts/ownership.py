@@ -101,11 +101,7 @@ def ports_of(settings: Mapping[str, str]) -> set[int]:
 
 
 def own_address(url: str, properties: Mapping[str, str]) -> str:
-    """The address at which a worker itself listens: behind a proxy it is not the one that it advertises.
-
-    :param url: as advertised.
-    :param properties: of its file; empty where that may not be read.
-    """
+    """The address at which a worker itself listens: behind a proxy it is not the one that it advertises."""
     parts = urlsplit(url)
     advertised = parts.port or (443 if parts.scheme == "https" else 80)
     default = f"http://:{properties.get('rest.port', '8083')}" if "rest.advertised.port" in properties else ""
@@ -156,13 +152,7 @@ def ancestors(pid: int) -> frozenset[int]:
 def obstacles(
     top: ProcessView, parent: ProcessView | None, here: ProcessView, above: frozenset[int]
 ) -> tuple[Obstacle, ...]:
-    """Why this worker may not be restarted from here; empty if it may.
-
-    :param top: the first process of the worker's own family.
-    :param parent: what has started it and still runs; None if nothing has.
-    :param here: this process.
-    :param above: the pids of this process and those above it: they do not restart a worker while they wait for us.
-    """
+    """Why this worker may not be restarted from here; empty if it may."""
     reasons = (_of_user(top, here), _of_container(top, here), _of_unit(top, here), _of_parent(top, parent, above))
     return tuple(Obstacle("restart", what, remedy) for what, remedy in filter(None, reasons))
 

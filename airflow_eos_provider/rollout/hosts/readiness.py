@@ -129,11 +129,7 @@ def probe(machine: Machine) -> MachineProbe:
 
 
 def read_probe(text: str, *, at: float, error: float) -> MachineProbe:
-    """What :data:`PROBE` has printed.
-
-    :param at: when it was printed, by this machine's clock.
-    :param error: by how much ``at`` may be wrong, seconds.
-    """
+    """What :data:`PROBE` has printed."""
     said = {name: rest for name, _, rest in (line.partition(" ") for line in text.splitlines())}
     now = _MOMENT.match(said.get("now", ""))
     return MachineProbe(
@@ -150,10 +146,7 @@ def read_probe(text: str, *, at: float, error: float) -> MachineProbe:
 
 
 def of_machine(name: str, found: MachineProbe) -> tuple[Check, ...]:
-    """What a machine's words about itself mean for a roll.
-
-    :param name: the machine's name.
-    """
+    """What a machine's words about itself mean for a roll."""
     return (passed("machine", f"{name} answers {found.user} ({found.system})"), _tools(name, found), _clock(found))
 
 
@@ -274,9 +267,6 @@ def check_all(
 ) -> tuple[Readiness, ...]:
     """Check workers side by side; a machine that hangs holds up no other.
 
-    :param check: checks one.
-    :param on_done: receives each as soon as it is there.
-    :param seconds: what is not there by then is inconclusive.
     :returns: one for each worker, in their order.
     """
     deadline = time.monotonic() + seconds
@@ -330,7 +320,6 @@ def check_worker(worker: WorkerDescription) -> Readiness:
 def of_polkit(worker: WorkerDescription, user: str, facts: HostFacts) -> tuple[Check, ...]:
     """Whether polkit's rules let a login restart a unit. It answers that for one unit to root alone (pkcheck(1)).
 
-    :param user: who is logged in.
     :returns: none where polkit is not asked in a roll, or where something is known to stand against the restart.
     """
     by_sudo = worker.machine is not None and "service" in worker.machine.sudo
@@ -364,12 +353,7 @@ def of_sudo(
     missing: Callable[[Sequence[Command]], Sequence[Command]],
     lines: Callable[[Sequence[Command]], Sequence[str]],
 ) -> Check:
-    """What sudo's own answers mean for a roll.
-
-    :param grants: what a roll runs.
-    :param missing: those of some commands that sudo does not allow.
-    :param lines: what would allow them.
-    """
+    """What sudo's own answers mean for a roll."""
     commands = tuple(dict.fromkeys(command for grant in grants for command in grant.commands))
     lacking = missing(commands)
     if not lacking:

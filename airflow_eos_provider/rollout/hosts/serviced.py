@@ -130,32 +130,18 @@ class ServicedHost:
             self._refuse(properties, error)
 
     def edit(self, properties: Mapping[str, str | None], *, expect: str) -> str:
-        """Set properties of the worker's file; the bytes before stand in ``<file>.eos-backup`` on its machine.
-
-        :raises PlanMovedError: the file is not the one that was planned.
-        :raises RefusedError: owner, group or permissions cannot be kept.
-        :raises ConfigurationError: the file or its folder cannot be written, or something else supplies the value.
-        :raises MachineLostError: its machine cannot be reached.
-        """
+        """Set properties of the worker's file; the bytes before stand in ``<file>.eos-backup`` on its machine."""
         try:
             return self._described_file.edit(properties, expect=expect)
         except ConfigurationError as error:
             self._refuse(properties, error)
 
     def restore(self, *, expect: str, original: str) -> None:
-        """Put the file back as it was before :meth:`edit`.
-
-        :raises PlanMovedError: the file was edited since.
-        :raises RefusedError: the backup is gone or holds other bytes.
-        :raises MachineLostError: its machine cannot be reached.
-        """
+        """Put the file back as it was before :meth:`edit`."""
         self._described_file.restore(expect=expect, original=original)
 
     def restart(self, request: RestartRequest = RestartRequest()) -> None:  # noqa: B008 (frozen)
-        """Let the service stop the worker, if it runs, and start it; the machine finishes that without this process.
-
-        :raises NotRestartedError: its file cannot be read, as where a right was taken away.
-        """
+        """Let the service stop the worker, if it runs, and start it; the machine finishes that without this process."""
         try:
             content = self._described_file.read()
         except MachineLostError:

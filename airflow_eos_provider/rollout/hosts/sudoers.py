@@ -154,10 +154,7 @@ def sudoers_of(workers: Sequence[WorkerDescription]) -> tuple[SudoersFile, ...]:
 
 
 def file_of(description: MachineDescription, workers: Sequence[WorkerDescription]) -> SudoersFile:
-    """The sudoers file of one machine.
-
-    :param workers: those that are on it, with the same login.
-    """
+    """The sudoers file of one machine."""
     machine = machine_of(description)
     sudo = Sudo(machine)
     try:

@@ -193,8 +193,6 @@ class MachineLook:
 def look_at(machine: Machine, ports: Iterable[int], *, sudo: bool = False) -> MachineLook:
     """Look for workers on a machine. Changes nothing there.
 
-    :param ports: TCP ports of their REST addresses.
-    :param sudo: look as root, by ``sudo -n``.
     :raises MachineLostError: it cannot be reached.
     :raises ConfigurationError: it refuses the login.
     :raises RefusedError: it does not run the script.
@@ -222,10 +220,7 @@ def _facts(output: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def parse(facts: Sequence[tuple[str, bytes]]) -> MachineLook:
-    """What the script has said, as values.
-
-    :param facts: its lines, each a word and its value.
-    """
+    """What the script has said, as values."""
     begins = [number for number, (name, _) in enumerate(facts) if name == "process"]
     head = facts[: begins[0]] if begins else facts
     listeners: dict[int, set[int]] = {}

@@ -44,11 +44,7 @@ class ProposedWorker:
 
 
 def propose(url: str, group_id: str, seen: MachineLook) -> ProposedWorker:
-    """What is proposed for the worker that advertises ``url``.
-
-    :param group_id: of its group; a process whose file says another one is not taken for it.
-    :param seen: the look at its machine.
-    """
+    """What is proposed for the worker that advertises ``url``."""
     process, doubt = choose(port_of(url), group_id, seen)
     if process is None:
         return ProposedWorker(remarks=(doubt,))

@@ -64,10 +64,7 @@ class LocalWorker:
 
 
 def find_local_worker(url: str, group_id: str) -> LocalWorker | None:
-    """The worker of this machine that advertises ``url``; None if there is none that may be seen.
-
-    :param group_id: of its group; a process whose file says another one is not taken for it.
-    """
+    """The worker of this machine that advertises ``url``; None if there is none that may be seen."""
     listener = listening_pid(url)
     if not is_on_this_machine(url):
         return None
@@ -117,10 +114,7 @@ def find_local_worker(url: str, group_id: str) -> LocalWorker | None:
 
 
 def not_a_worker(port: int, pid: int, name: str = "") -> str:
-    """In words: the process that has a port is not a worker.
-
-    :param name: of its program; empty to look it up on this machine.
-    """
+    """In words: the process that has a port is not a worker."""
     if not name:
         with contextlib.suppress(psutil.Error):
             name = psutil.Process(pid).name()

@@ -52,7 +52,6 @@ def with_properties(data: bytes, properties: Mapping[str, str | None]) -> bytes:
 def require_expected(shown: str, sha256: str, expect_sha256: str) -> None:
     """Refuse to touch a file that is not the expected one.
 
-    :param shown: the file, as errors name it.
     :raises PlanMovedError: its digest is another.
     """
     if sha256 != expect_sha256:
@@ -66,7 +65,6 @@ def require_expected(shown: str, sha256: str, expect_sha256: str) -> None:
 def require_backup(shown: str, data: bytes, sha256: str) -> None:
     """Refuse a backup of other bytes.
 
-    :param shown: the backup, as errors name it.
     :raises RefusedError: its digest is another.
     """
     if digest(data) != sha256:

@@ -42,7 +42,6 @@ class FileStatus:
 def statuses(answer: Answer, files: int | None = None) -> list[FileStatus]:
     """What ``stat`` has printed with :data:`FORMAT`, a file after the other.
 
-    :param files: how many it was asked for; None where some may be gone.
     :raises CommandError: it has printed anything else.
     """
     lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
@@ -79,9 +78,6 @@ def writable_by_others(steps: Sequence[tuple[PurePosixPath, FileStatus]], uid: i
     Whoever may write a folder that a user other than root owns may change the worker's file anyway, so a group is only
     looked at where root would act. There, root's own group counts too: of a folder with an access list, ``stat`` shows
     the most that the list allows to anybody as what the group may (acl(5)).
-
-    :param steps: the folders from ``/`` to the file's own.
-    :param uid: the user that the commands run as.
     """
     for path, status in steps:
         if status.uid not in (0, uid):

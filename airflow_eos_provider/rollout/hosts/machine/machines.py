@@ -9,8 +9,5 @@ from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 
 
 def machine_of(description: MachineDescription | None) -> Machine:
-    """The machine of a worker; nothing is asked of it yet.
-
-    :param description: None for this machine, as is one without an SSH name.
-    """
+    """The machine of a worker; nothing is asked of it yet."""
     return ThisMachine() if description is None or description.is_this_one else SshMachine(description)

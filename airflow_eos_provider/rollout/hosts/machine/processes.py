@@ -154,9 +154,6 @@ def parts_of(out: bytes) -> dict[str, bytes]:
 def processes_of(parts: Mapping[str, bytes], *, sent_at: float, answered_at: float) -> Processes:
     """What a probe has printed.
 
-    :param parts: its output, see :func:`parts_of`.
-    :param sent_at: when it was sent, by this machine's clock, seconds since the epoch.
-    :param answered_at: when its answer was here.
     :raises CommandError: it gives no time: there is no ``/proc``, or no ``date``.
     """
     try:
@@ -202,8 +199,6 @@ class CommandLines:
     ) -> tuple[Process | None, bool | None]:
         """The process of a family that reads a worker's file: the last one whose words name it, else the first.
 
-        :param family: a process, and all that it has started.
-        :param names: whether words name the file, given the folder in which they were said (empty if not known).
         :returns: that process, with its words, and whether they name the file; None if none may be read.
         :raises MachineLostError: the machine cannot be reached.
         """
@@ -239,12 +234,7 @@ class CommandLines:
 
 
 def names_path(words: Sequence[str], folder: str, paths: Iterable[str]) -> bool:
-    """Whether the words of a command name a file.
-
-    :param words: the command line.
-    :param folder: in which relative words are meant; empty if not known.
-    :param paths: the file's absolute paths: as it is described, and behind links.
-    """
+    """Whether the words of a command name a file."""
     wanted = {posixpath.normpath(path) for path in paths if path}
     for word in words:
         if not word or len(word) > _LONGEST_PATH:
@@ -258,7 +248,6 @@ def names_path(words: Sequence[str], folder: str, paths: Iterable[str]) -> bool:
 def look_at_processes(machine: Machine, *, clock: Callable[[], float]) -> Processes:
     """The processes of a machine as they are now.
 
-    :param clock: this machine's clock, seconds since the epoch.
     :raises MachineLostError: the machine cannot be reached.
     :raises CommandError: it has no ``/proc``.
     """

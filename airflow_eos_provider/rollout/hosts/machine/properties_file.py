@@ -250,7 +250,6 @@ class PropertiesFile:
     def read(self, *, fresh: bool = False) -> FileContent:
         """The file as it is now.
 
-        :param fresh: whether its bytes are read even if nothing about it has changed.
         :raises ConfigurationError: it is missing, unreadable or no ordinary file.
         :raises MachineLostError: its machine cannot be reached.
         """
@@ -278,7 +277,6 @@ class PropertiesFile:
     def edit(self, properties: Mapping[str, str | None], *, expect: str) -> str:
         """Set properties; the bytes before stand in ``<file>.eos-backup`` (mode 0600).
 
-        :param expect: digest of the file as it was planned.
         :returns: its digest as it is now.
         :raises EosError: as :meth:`replace`.
         """
@@ -292,8 +290,6 @@ class PropertiesFile:
     def restore(self, *, expect: str, original: str) -> None:
         """Put the file back as it was before :meth:`edit`. Nothing happens if it is so already.
 
-        :param expect: digest of what was written.
-        :param original: digest of what shall be there again.
         :raises PlanMovedError: the file was edited since.
         :raises RefusedError: the backup is gone or holds other bytes.
         """
@@ -321,9 +317,6 @@ class PropertiesFile:
 
         A connection that is lost meanwhile leaves the old file or the new one, and what the next attempt clears.
 
-        :param data: its new bytes.
-        :param expect_sha256: digest of the bytes that are to be replaced.
-        :param backup: keep those bytes beside the file (mode 0600), see :meth:`backup_of`.
         :raises PlanMovedError: the file is another one by now.
         :raises RefusedError: its owner, group, permissions, attributes or hard links cannot be kept, or sudo would be
             used where another user could misuse it.
@@ -790,10 +783,7 @@ class PropertiesFile:
 
 
 def mount_of(path: PurePosixPath, mountinfo: str) -> tuple[PurePosixPath, frozenset[str]] | None:
-    """The mount that a path is on, and its options; None if the text does not tell.
-
-    :param mountinfo: as ``/proc/self/mountinfo`` has it (proc(5)).
-    """
+    """The mount that a path is on, and its options; None if the text does not tell."""
     found = None
     for line in mountinfo.splitlines():
         fields = line.split(" ")

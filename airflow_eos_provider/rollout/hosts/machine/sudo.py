@@ -128,10 +128,7 @@ class Sudo:
         return tuple(c for c in theirs if c in refused or asks_for_password(text, c, paths))
 
     def obstacle(self, commands: Iterable[Command], act: Literal["restart", "change", "answer"]) -> Obstacle | None:
-        """Why sudo would not let the login run these commands; None if nothing is seen against it.
-
-        :param act: what they are for.
-        """
+        """Why sudo would not let the login run these commands; None if nothing is seen against it."""
         all_of_them = tuple(commands)
         try:
             missing = self.missing(all_of_them)
@@ -191,9 +188,6 @@ def find_programs(machine: Machine, names: Sequence[str]) -> dict[str, str]:
 def lines(login: str, commands: Iterable[Command], programs: Mapping[str, str]) -> tuple[str, ...]:
     """Lines for ``/etc/sudoers``, one a command: these words and no others.
 
-    :param login: who gets the rights.
-    :param commands: each has a user.
-    :param programs: program -> its absolute path.
     :raises ConfigurationError: a word has a space in it, or a name cannot be written down, so that the right would
         reach further than the command.
     """
@@ -228,8 +222,6 @@ def asks_for_password(listing: str, command: Command, programs: Mapping[str, str
     """Whether ``sudo -l -l`` shows that a command that is allowed needs a password.
 
     The last entry that fits counts, as for sudo. An entry with a pattern or an alias is not looked into: False then.
-
-    :param listing: what ``sudo -n -l -l`` printed, in the locale C.
     """
     head, *entries = re.split(r"^Sudoers entry:.*$", listing, flags=re.MULTILINE)
     if re.search(r"(^|[\s,])!authenticate\b", head):

@@ -40,11 +40,7 @@ class ThisMachine:
     name = ""
 
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
-        """See :meth:`airflow_eos_provider.rollout.hosts.machine.machine.Machine.run`.
-
-        What the command has started and left in its process group is ended with it when it takes too long; what runs
-        as another user by sudo is not, and goes on. It is not waited for.
-        """
+        """A command that takes too long is ended with its process group; what runs as another user by sudo goes on."""
         command = checked_words(words)
         if (out := read_here(command)) is not None:
             return Answer(0, out, b"")
@@ -67,10 +63,7 @@ class ThisMachine:
             raise
 
     def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
-        """See :meth:`airflow_eos_provider.rollout.hosts.machine.machine.Machine.detached`.
-
-        Where this process runs within a systemd unit and systemd allows it, the command gets a scope beside that unit.
-        """
+        """In a scope beside this process's systemd unit, where it runs in one and systemd allows it."""
         command = checked_words(words)
         way = _first_that_works(command)
         # Files, not pipes: what goes on in the background may hold them open, and nothing waits for that.

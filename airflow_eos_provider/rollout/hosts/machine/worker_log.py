@@ -63,8 +63,6 @@ class WorkerLog:
 
         Also looks into rotated logs beside it that the login may read; sudo is for the log itself alone.
 
-        :param started_at: the process's start, seconds since the epoch, by the machine's clock.
-        :param zone: see :func:`zone_at`.
         :raises MachineLostError: its machine cannot be reached, or the search takes longer than a minute.
         """
         searched = self._search(self._whole())
@@ -93,9 +91,6 @@ class WorkerLog:
     def tail(self, since: int = 0, *, lines: int = 15, secrets: Iterable[str] = ()) -> str:
         """The last lines that were written to it, as they may be shown.
 
-        :param since: its size, in bytes, before the lines that matter.
-        :param lines: how many at most.
-        :param secrets: values that must not appear, whatever stands around them.
         :returns: the lines, or a sentence if there are none. Never raises for what it finds.
         """
         try:
@@ -170,10 +165,7 @@ class WorkerLog:
         return writable_by_others(folders, folders[-1][1].uid)
 
     def _run(self, command: Command, *, before: tuple[str, ...] = ()) -> Answer:
-        """Run it as the login, and where that may not read the log through sudo.
-
-        :param before: words before it, such as a shell's that searches what it prints.
-        """
+        """Run it as the login, and where that may not read the log through sudo."""
         answer = self._machine.run((*before, *command.words), seconds=SEARCH_SECONDS)
         if not answer.err or not command.user or b"No such file" in answer.err:
             return answer
@@ -217,8 +209,6 @@ def startup_mode(
 def zone_at(machine: Machine, moment: float, *, variable: str = "") -> tzinfo | None:
     """The time zone of a machine, or of a process on it, as it was at one moment.
 
-    :param moment: seconds since the epoch.
-    :param variable: the process's own ``TZ``; empty for the machine's zone.
     :returns: None if the machine does not tell.
     :raises MachineLostError: it cannot be reached.
     """
@@ -243,10 +233,7 @@ def zone_named(variable: str) -> tzinfo | None:
 
 
 def shown_lines(text: str, *, lines: int = 15, secrets: Iterable[str] = ()) -> str:
-    """The last lines of a log as they may be shown, or a sentence if there are none.
-
-    :param secrets: values that must not appear, whatever stands around them.
-    """
+    """The last lines of a log as they may be shown, or a sentence if there are none."""
     hidden = [secret for secret in secrets if secret]
     shown = []
     for line in [line for line in redact(text).splitlines() if line.strip()][-lines:]:

@@ -148,11 +148,7 @@ class CommandService:
         return ()
 
     def look(self) -> CommandFacts:
-        """The worker's process as it is now.
-
-        :raises MachineLostError: its machine cannot be reached.
-        :raises CommandError: it is no Linux.
-        """
+        """The worker's process as it is now."""
         for attempt in range(_LOOKS):
             status = self._status()
             processes = look_at_processes(self._machine, clock=time.time)
@@ -186,11 +182,7 @@ class CommandService:
         return StartupLog(None, "the description has no log")
 
     def restart(self, request: RestartRequest) -> None:
-        """The restart command, by a shell of its machine's own that outlives this process; see ``restart_act.py``.
-
-        How long the worker may take to stop before it is killed is its supervisor's to say; beyond
-        ``stop_grace_seconds`` the restart has failed.
-        """
+        """The restart command, by a shell of its machine's own that outlives this process; see ``restart_act.py``."""
         self._restart.run(request)
 
     def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
@@ -285,8 +277,6 @@ def status_of(answer: Answer, command: Sequence[str]) -> Status:
 
     A worker runs where one pid is named. It does not run where that is said: by the pid 0 or none, by a word of the
     supervisors', or by an exit code that means nothing else. Anything else is not known.
-
-    :param command: its words.
     """
     out = answer.out.decode("utf-8", "replace").strip()
     said = redact((out or answer.err.decode("utf-8", "replace").strip()).partition("\n")[0].strip())[:300]

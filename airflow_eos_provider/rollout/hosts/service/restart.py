@@ -240,8 +240,5 @@ def under_way(record: RestartRecord | None) -> str | None:
 
 
 def restarted_by(record: RestartRecord | None, top: Process | None) -> tuple[RestartEvent, ...]:
-    """The moments of the restart that has started what runs; none where something else has started it.
-
-    :param top: the first process of what runs.
-    """
+    """The moments of the restart that has started what runs; none where something else has started it."""
     return moments_of(record.events) if record is not None and top is not None and record.start == top.start else ()

@@ -300,8 +300,6 @@ class RestartActs:
     def follow(self, seconds: float, on_event: OnEvent) -> RecordLook:
         """Follow an act until it is over, also over connections that are lost.
 
-        :param seconds: how long at most.
-        :param on_event: receives each event once.
         :returns: the record as it was seen last: ended, or cut off (its helper is gone), or not over within the time.
         :raises MachineLostError: the machine is lost, and was not to be reached again in time.
         """
@@ -371,11 +369,7 @@ class RestartActs:
 
 
 def parse_record(lines: list[str], *, answered_at: float) -> RestartRecord | None:
-    """A record as ``restart_act.sh`` writes and shows it; None if it is not whole, or of another schema.
-
-    :param lines: its lines up to ``end``; behind the last one, whether its helper is at it, and the machine's uptime.
-    :param answered_at: when they came, seconds since the epoch.
-    """
+    """A record as ``restart_act.sh`` writes and shows it; None if it is not whole, or of another schema."""
     if "end" not in lines or lines[0] != f"schema {SCHEMA}":
         return None
     end = lines.index("end")
@@ -401,10 +395,7 @@ def parse_record(lines: list[str], *, answered_at: float) -> RestartRecord | Non
 
 
 def _events(lines: list[str], booted_at: float | None) -> Iterator[RestartEvent]:
-    """The events of a record. Where one is a moment, the line before it says which, in hundredths of the uptime.
-
-    :param booted_at: when the uptime began that the record counts, seconds since the epoch; None if that is not known.
-    """
+    """The events of a record. Where one is a moment, the line before it says which, in hundredths of the uptime."""
     moment, at = "", ""
     for key, _, value in (line.partition(" ") for line in lines):
         if key == "moment":
@@ -418,11 +409,7 @@ def _events(lines: list[str], booted_at: float | None) -> Iterator[RestartEvent]
 
 
 def _booted_at(lines: list[str], boot: str, answered_at: float) -> float | None:
-    """When the uptime of a record began, by this machine's clock; None where its machine has booted since.
-
-    :param lines: behind the record.
-    :param boot: names the record's boot.
-    """
+    """When the uptime of a record began, by this machine's clock; None where its machine has booted since."""
     told = (line.removeprefix("uptime ") for line in lines if line.startswith("uptime "))
     now, _, boot_now = next(told, "").partition(" ")
     return answered_at - int(now) / 100 if now.isdigit() and boot_now == boot else None
@@ -468,10 +455,7 @@ def _orders(packed: bytes) -> tuple[str, str]:
 
 @functools.cache
 def _script(*, of_act: bool = False) -> bytes:
-    """The script without its comments, and the line that ends it.
-
-    :param of_act: with what carries an act out, behind what a controller asks.
-    """
+    """The script without its comments, and the line that ends it."""
     text = resources.files(__package__).joinpath("restart_act.sh").read_text(encoding="utf-8")
     if not of_act:
         text = text.partition(_ACT)[0]

@@ -109,11 +109,7 @@ class StartedService:
         return ()
 
     def look(self) -> StartedFacts:
-        """The worker's process as it is now.
-
-        :raises MachineLostError: its machine cannot be reached.
-        :raises CommandError: it is no Linux.
-        """
+        """The worker's process as it is now."""
         for _ in range(_LOOKS):
             facts = self._look_once()
             if facts.process is None or facts.process.command_line:

@@ -150,7 +150,6 @@ class LookByScript:
         self._worker = worker
 
     def look(self, url: str, *, pid: int = 0) -> StartedLook:
-        """See :meth:`Looker.look`."""
         worker = self._worker
         sent_at = time.time()
         files = (str(each or "") for each in (worker.config, worker.pid_file, worker.log))
@@ -173,7 +172,6 @@ class LookByScript:
         )
 
     def lines_with(self, word: str, processes: Processes) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """See :meth:`Looker.lines_with`."""
         answer = self._machine.run(["/bin/sh", "-c", _FIND, "sh", word])
         for pid in answer.out.decode("ascii", "replace").split():
             if pid.isdigit() and int(pid) in processes.by_pid:
@@ -201,7 +199,6 @@ class LookHere:
         self._variables: tuple[str, Mapping[str, str]] = ("", {})
 
     def look(self, url: str, *, pid: int = 0) -> StartedLook:
-        """See :meth:`Looker.look`."""
         worker, pid_file = self._worker, self._worker.pid_file
         said, written_at = _pid_file(pid_file) if pid_file is not None else ("", None)
         me = os.getpid()
@@ -221,16 +218,14 @@ class LookHere:
         )
 
     def lines_with(self, word: str, processes: Processes) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """See :meth:`Looker.lines_with`."""
         for pid in processes.by_pid:
             if os.fsencode(word) in (line := line_here(pid)):
                 yield pid, words_of(line)
 
     def rival(self, family: Sequence[Process], look: StartedLook, url: str) -> str:
-        """See :meth:`Looker.rival`.
+        """A socket is another's only if it listened both before and after the family's sockets were read.
 
-        A socket is another's only if it listened both before and after the family's sockets were read: a worker opens
-        its port while it is looked at, or closes it. ``/proc/net/tcp`` costs milliseconds, for the kernel goes through
+        A worker may open or close its port in between. ``/proc/net/tcp`` costs milliseconds: the kernel goes through
         all of its tables; so it is only read while the family has none of the known sockets open, or somebody answers.
         """
         if self._sockets & _sockets_of(family) or not (family or _answers(url)):
@@ -244,7 +239,6 @@ class LookHere:
         return _holder_of(others)
 
     def foreign(self, family: Sequence[Process]) -> Process | None:
-        """See :meth:`Looker.foreign`."""
         for member in family:
             try:
                 os.kill(member.pid, 0)

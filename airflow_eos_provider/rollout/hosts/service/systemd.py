@@ -170,7 +170,6 @@ class UnitRestart:
         """A look after the act may have begun. No answer yet says nothing of the worker: the connection may have to be
         mended, systemd may just execute itself anew, and a machine that boots refuses logins until it is up.
 
-        :param give_up_at: by the monotonic clock; None for as long as is usual.
         :raises MachineLostError: there was no answer in time.
         """
         deadline = time.monotonic() + SLACK_SECONDS if give_up_at is None else give_up_at
@@ -193,7 +192,6 @@ class UnitRestart:
     def _wait_for_job(self, facts: UnitFacts, unit: Unit, *, replaces: str | None = None) -> tuple[UnitFacts, Unit]:
         """Wait until systemd has finished the job.
 
-        :param replaces: the invocation that must be gone; None if that does not matter.
         :raises RestartPendingError: it is not over in time.
         """
         seconds = _bounded(unit.stop_seconds) * _KILLS + _bounded(unit.start_seconds)
@@ -213,7 +211,6 @@ class UnitRestart:
     def _watch(self, unit: Unit, restarts: int) -> None:
         """Wait until the worker listens, or its first seconds are over; what comes later is the gate's.
 
-        :param restarts: how often systemd had started it again by itself before.
         :raises WorkerStartError: it has ended.
         """
         first = unit.invocation
@@ -245,10 +242,7 @@ class UnitRestart:
         )
 
     def _tail(self, invocation: str) -> str:
-        """What it printed last; on a busy machine the journal has that a moment after systemd has seen the end.
-
-        :param invocation: the one that has ended; those in which systemd has started it again meanwhile count, too.
-        """
+        """What it printed last; on a busy machine the journal has that a moment after systemd has seen the end."""
         invocations = [invocation]
         deadline = time.monotonic() + LAST_LINES_SECONDS
         try:

@@ -42,10 +42,7 @@ class UndescribedService:
         return StartupLog(None, self._problem)
 
     def restart(self, request: RestartRequest) -> NoReturn:
-        """Refuse.
-
-        :raises ConfigurationError: always.
-        """
+        """Refuse."""
         raise ConfigurationError(
             f"{self._worker.worker_id} cannot be restarted: {self._problem}.",
             expected="service: {systemd: UNIT}, {command: {…}} or {start: […]}",

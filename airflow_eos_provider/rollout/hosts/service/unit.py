@@ -327,10 +327,7 @@ class Unit:
 
 
 def may_write(line: str, path: str) -> bool:
-    """Whether a command, or a line of a script, names a file other than to read it.
-
-    :param path: absolute; its name alone and its folder alone count, too.
-    """
+    """Whether a command, or a line of a script, names a file other than to read it."""
     file = PurePosixPath(path)
     for piece in _DIVIDERS.split(line.strip()):
         words = piece.split()

@@ -178,11 +178,7 @@ class UnitLook:
         return str(self.worker.log)
 
     def look(self) -> UnitFacts:
-        """The unit, its process and its files as they are now: one round trip, two at a new start.
-
-        :raises MachineLostError: its machine cannot be reached.
-        :raises CommandError: it is no Linux.
-        """
+        """The unit, its process and its files as they are now: one round trip, two at a new start."""
         if self.unit.removesuffix(".service").endswith("@"):
             return UnitFacts(problem=f"{self.unit} is a template; name an instance of it ({_example(self.unit)})")
         config = str(self.worker.config or "")
@@ -289,7 +285,6 @@ class UnitLook:
         lines count where no line of an earlier invocation comes after them; last words of the worker that was replaced
         may stand before them.
 
-        :param invocations: of the unit, one after the other.
         :raises MachineLostError: its machine cannot be reached.
         """
         if self.worker.log is not None and not self.has_journal:

@@ -41,12 +41,7 @@ REMOTE_COMMAND = f"exec /bin/sh -c '{_PROGRAM}'"
 
 
 def on_stdin(words: Sequence[str], stdin: bytes, seconds: float | None) -> bytes:
-    """What the program reads: the command, and then what the command reads.
-
-    :param words: without newline and NUL.
-    :param seconds: after these the command is ended there, so that a controller that was killed leaves nothing behind;
-        None for one that goes on after its first part.
-    """
+    """What the program reads: the command, and then what the command reads."""
     limit = _DETACHED if seconds is None else str(math.ceil(seconds + _FAR_END_SECONDS))
     lines = (str(len(words)), limit, *words)
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape") + stdin

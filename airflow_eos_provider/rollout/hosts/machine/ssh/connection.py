@@ -86,8 +86,6 @@ class Connection:
     async def run(self, program: str, stdin: bytes, seconds: float, *, detached: bool) -> Answer:
         """Run one command.
 
-        :param program: its first word, for messages.
-        :param stdin: what :func:`~airflow_eos_provider.rollout.hosts.machine.ssh.command.on_stdin` has made.
         :raises MachineLostError: see :meth:`airflow_eos_provider.rollout.hosts.machine.machine.Machine.run`.
         """
         async with self._taken():

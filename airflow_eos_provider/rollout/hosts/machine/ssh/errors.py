@@ -14,11 +14,7 @@ class HostKeyError(ConfigurationError):
 
 
 def host_key_error(hop: Hop, presented: asyncssh.SSHKey | None, reason: str) -> HostKeyError:
-    """A host key that is not taken.
-
-    :param presented: the key, or the authority of the certificate, that the machine has shown.
-    :param reason: asyncssh's words, where no key was refused by itself: a certificate that has expired.
-    """
+    """A host key that is not taken."""
     if presented is None:
         return HostKeyError(
             f"The host key of {hop} is not taken: {reason}.",
@@ -51,10 +47,7 @@ def host_key_error(hop: Hop, presented: asyncssh.SSHKey | None, reason: str) -> 
 
 
 def connect_error(hop: Hop, error: BaseException, seconds: float) -> EosError:
-    """Why a connection was not made.
-
-    :param seconds: how long it might have taken.
-    """
+    """Why a connection was not made."""
     if isinstance(error, EosError):
         return error
     if isinstance(error, asyncssh.PermissionDenied):

@@ -34,10 +34,7 @@ class KnownHosts:
     pinned: str | None = None
 
     def look(self, host: str, address: str, port: int | None) -> _Answer:
-        """What asyncssh asks for; the address is none of the names.
-
-        :param port: None for 22.
-        """
+        """What asyncssh asks for; the address is none of the names."""
         if self.pinned is not None:
             return [_pinned_key(self.pinned)], [], []
         known = asyncssh.SSHKnownHosts()

@@ -65,12 +65,10 @@ class SshMachine:
         return f"SshMachine({self.name!r})"
 
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
-        """See :meth:`airflow_eos_provider.rollout.hosts.machine.machine.Machine.run`."""
         command = checked_words(words)
         return _CONNECTIONS.run(self._description, command[0], on_stdin(command, stdin, seconds), seconds)
 
     def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
-        """See :meth:`airflow_eos_provider.rollout.hosts.machine.machine.Machine.detached`."""
         command = checked_words(words)
         given = on_stdin(command, stdin, None)
         return _CONNECTIONS.run(self._description, command[0], given, HAND_OVER_SECONDS, detached=True)
