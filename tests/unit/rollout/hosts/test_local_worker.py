@@ -586,8 +586,9 @@ host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=
         assert [event.moment for event in moments_of(heard)] == [Moment.STOPPED, Moment.STARTED]
         assert [event.words for event in facts.restarted] == [event.words for event in moments_of(heard)]
         assert host.observe().restarted == ()
-        with pytest.raises(FencedError):
-            host.restart(RestartRequest(rollout=self.ROLLOUT, replaces=token, permit=forbid))
+        again: list[str] = []
+        restarted(host, rollout=self.ROLLOUT, replaces=token, permit=forbid, on_event=lambda e: again.append(e.words))
+        assert again == [f"it was restarted already: pid {new.pid}"]
 
     @pytest.mark.parametrize("rollout", [ROLLOUT, "another"])
     def test_an_act_before_another_change_of_the_file_is_not_taken_for_this_one(
