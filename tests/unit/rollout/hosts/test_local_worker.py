@@ -29,7 +29,7 @@ from airflow_eos_provider import processes
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import Observed, judge
-from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import FencedError, PlanMovedError, RefusedError
 from airflow_eos_provider.rollout.hosts import ownership
 from airflow_eos_provider.rollout.hosts.beside_unit import Way
 from airflow_eos_provider.rollout.hosts.choose import host_of
@@ -39,7 +39,6 @@ from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path
 from airflow_eos_provider.rollout.hosts.machine.properties_file import PropertiesFile
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
-from airflow_eos_provider.rollout.hosts.service import restart_act
 from airflow_eos_provider.rollout.hosts.service.restart_act import (
     Phase,
     RecordLook,
@@ -376,49 +375,11 @@ class TestRestarting:
         assert new.is_alive()
         assert worker.pid_file.read_text() == f"{new.pid}\n"
 
-    def test_a_stopped_worker_is_just_started(self, worker: WorkerDescription) -> None:
-        assert restarted(host_of(worker)).is_alive()
-
-    def test_a_worker_that_does_not_end_is_killed_after_its_grace(self, worker: WorkerDescription) -> None:
-        host = started(replace(worker, start=(*worker.start, "deaf")))
-        old = process_of(host.observe())
-        events: list[str] = []
-        host.restart(RestartRequest(stop_grace_seconds=0.3, on_event=lambda event: events.append(event.words)))
-        assert old is not None
-        assert not old.is_alive()
-        assert f"pid {old.pid} did not stop within 0 s and was killed" in events
-
-    def test_the_permission_is_asked_for_the_stop_and_covers_the_start_that_follows(
-        self, worker: WorkerDescription
-    ) -> None:
-        """A worker that was just stopped is started again, whoever rules by now."""
-        host = started(worker)
-        asked: list[str] = []
-        host.restart(RestartRequest(stop_grace_seconds=5, permit=asked.append))
-        assert asked == ["stop"]
-
     def test_a_worker_that_is_down_is_started_by_permission_only(self, worker: WorkerDescription) -> None:
         host = host_of(worker)
         with pytest.raises(FencedError):
             host.restart(RestartRequest(permit=forbid))
         assert process_of(host.observe()) is None
-
-    def test_a_forbidden_stop_leaves_the_worker_running(self, worker: WorkerDescription) -> None:
-        host = started(worker)
-        before = process_of(host.observe())
-        with pytest.raises(FencedError):
-            host.restart(RestartRequest(permit=forbid))
-        assert before is not None
-        assert before.is_alive()
-        assert process_of(host.observe()) == before
-
-    def test_what_a_wrapper_has_started_is_stopped_with_it(self, worker: WorkerDescription) -> None:
-        host = started(replace(worker, start=(*worker.start, "wrap")))
-        wrapper = first_process(worker)
-        (child,) = [member for member in wrapper.family() if member != wrapper]
-        host.restart()
-        assert not wrapper.is_alive()
-        assert not child.is_alive()
 
     def test_a_pid_file_that_names_the_child_of_the_start_script_has_both_stopped(
         self, worker: WorkerDescription
@@ -456,25 +417,6 @@ class TestRestarting:
             host.restart()
             assert host.observe().start_token not in ("", first.start_token)
 
-    def test_a_pid_file_that_names_another_process_never_gets_it_killed(self, worker: WorkerDescription) -> None:
-        assert worker.pid_file is not None
-        with subprocess.Popen(["sleep", "60"]) as other:
-            try:
-                worker.pid_file.write_text(f"{other.pid}\n")
-                with pytest.raises(RefusedError, match=f"names process {other.pid}"):
-                    host_of(worker).restart()
-                assert other.poll() is None
-            finally:
-                other.kill()
-
-    def test_what_cannot_be_started_is_not_stopped(self, worker: WorkerDescription) -> None:
-        host = started(worker)
-        old = process_of(host.observe())
-        with pytest.raises(ConfigurationError, match="cannot be started"):
-            host_of(replace(worker, start=("/nowhere/java", str(worker.config)))).restart()
-        assert old is not None
-        assert old.is_alive()
-
     def test_a_worker_that_ends_at_once_is_reported_with_its_log_but_no_secret(self, worker: WorkerDescription) -> None:
         assert worker.log is not None
         worker.log.write_text("an earlier line\n")
@@ -486,11 +428,6 @@ class TestRestarting:
         assert "an earlier line" not in text
         assert "canary" not in text
         assert text.count("left out") == 2
-
-    def test_a_worker_that_listens_is_not_waited_for_longer(self, worker: WorkerDescription) -> None:
-        before = time.monotonic()
-        host_of(worker).restart()
-        assert time.monotonic() - before < restart_act.EARLY_END_SECONDS
 
 
 class TestWhoeverDies:
@@ -557,23 +494,6 @@ host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=
         assert after.start_token not in ("", before.start_token)
         assert after.restart is None
 
-    def test_who_comes_later_waits_for_the_act_and_does_not_do_it_again(self, worker: WorkerDescription) -> None:
-        host = started(replace(worker, start=(*worker.start, "deaf")))
-        old, token = process_of(host.observe()), host.observe().start_token
-        assert old is not None
-        self.killed_controller(replace(worker, start=(*worker.start, "deaf")), token, grace=120.0)
-        assert host.observe().restart == f"a restart of rollout {self.ROLLOUT} is stopping"
-        events: list[str] = []
-
-        def heard(event: RestartEvent) -> None:
-            events.append(event.words)
-            old.stop(kill=True)  # the act goes on once it is waited for
-
-        new = restarted(host, rollout=self.ROLLOUT, replaces=token, on_event=heard, permit=forbid)
-        assert events[0].startswith("a restart that was begun before is under way")
-        assert f"started as pid {new.pid}" in events
-        assert process_of(host.observe()) == new
-
     def test_who_comes_after_the_end_takes_it_for_done_once(self, worker: WorkerDescription) -> None:
         host = started(worker)
         token = host.observe().start_token
@@ -611,19 +531,6 @@ host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=
         wait_for(lambda: self.record(worker).phase is Phase.FAILED)
         with pytest.raises(WorkerStartError, match="found its settings wrong"):
             host.restart(RestartRequest(rollout=self.ROLLOUT, replaces=token, permit=forbid))
-
-    def test_an_act_whose_helper_was_killed_is_named_and_done_anew(self, worker: WorkerDescription) -> None:
-        """As if the machine had gone down between stop and start."""
-        worker = replace(worker, start=(*worker.start, "deaf"))
-        host = started(worker)
-        before = host.observe()
-        self.killed_controller(worker, before.start_token, grace=30.0)
-        helper = self.helper(worker)
-        helper.stop(kill=True)
-        assert host.observe().restart is None
-        new = restarted(host, rollout=self.ROLLOUT, replaces=before.start_token, stop_grace_seconds=0.2)
-        assert process_of(host.observe()) == new
-        assert new != process_of(before)
 
     def test_the_helper_is_nobodys_child_and_holds_no_secret(self, worker: WorkerDescription) -> None:
         worker = replace(worker, start=(*worker.start, "deaf"))
@@ -762,13 +669,6 @@ class TestSharing:
         assert after.digest == first.observe().digest == sha256(AFTER)
         assert after.start_token == before.start_token, "only the first was restarted"
         assert (after.running.mode, after.declared.mode) == (Mode.DISABLED, Mode.PREPARING)
-
-    def test_what_one_has_written_is_put_back_for_both(self, pair: tuple[Host, Host]) -> None:
-        first, second = pair
-        first.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        assert second.edit({MODE_PROPERTY: "preparing"}, expect=sha256(AFTER)) == sha256(AFTER)
-        second.restore(expect=sha256(AFTER), original=sha256(BEFORE))
-        assert first.observe().digest == sha256(BEFORE)
 
     def test_a_link_to_the_same_file_is_the_same_edit(self, worker: WorkerDescription, tmp_path: Path) -> None:
         link = tmp_path / "link.properties"
