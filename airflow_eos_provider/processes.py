@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -85,24 +84,6 @@ class ProcessIdentity:
             self._ended_within(process, 10.0)
         return kill
 
-    def send(self, signal_number: int) -> None:
-        """Send a signal to this very process, if it still runs.
-
-        :raises psutil.AccessDenied: it belongs to another user.
-        """
-        process = self._process()
-        if process is not None:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(signal_number)
-
-    def family(self) -> list[ProcessIdentity]:
-        """This process and all that it has started, and theirs; itself first."""
-        try:
-            children = psutil.Process(self.pid).children(recursive=True) if self.is_alive() else []
-        except psutil.Error:
-            children = []
-        return [self, *(found for child in children if (found := identify(child.pid)) is not None)]
-
     def _ended_within(self, process: psutil.Process, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -115,57 +96,6 @@ class ProcessIdentity:
             except psutil.NoSuchProcess:
                 return True
         return False
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyStop:
-    """How the stop of a family ended.
-
-    :param killed: pids that did not end by themselves in time.
-    :param left: pids that not even SIGKILL has ended.
-    """
-
-    killed: tuple[int, ...] = ()
-    left: tuple[int, ...] = ()
-
-
-def stop_family(top: ProcessIdentity, *, grace_seconds: float, kill_seconds: float = 5.0) -> FamilyStop:
-    """Stop a process and all that it has started within one bounded time, however many they are.
-
-    All are asked at once (SIGTERM, the first of the family first, so that a wrapper does not start anew what ends
-    below it), and so is whatever they start meanwhile. The time is the family's, not each member's.
-
-    :param grace_seconds: how long the family has to end by itself.
-    :param kill_seconds: how long what is left is waited for after SIGKILL.
-    :raises psutil.AccessDenied: a member belongs to another user; those before it were asked to end.
-    """
-    known: dict[int, ProcessIdentity] = {}
-
-    def alive() -> list[ProcessIdentity]:
-        for member in [top, *(m for one in list(known.values()) for m in one.family())]:
-            known.setdefault(member.pid, member)
-        return [member for member in known.values() if member.is_alive()]
-
-    def ended(signal_number: int, seconds: float) -> bool:
-        asked: set[ProcessIdentity] = set()
-        deadline = time.monotonic() + seconds
-        while members := alive():
-            for member in members:
-                if member not in asked:
-                    asked.add(member)
-                    member.send(signal_number)
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.1)
-        return True
-
-    known.update((member.pid, member) for member in top.family())
-    if ended(signal.SIGTERM, grace_seconds):
-        return FamilyStop()
-    killed = tuple(member.pid for member in alive())
-    if ended(signal.SIGKILL, kill_seconds):
-        return FamilyStop(killed)
-    return FamilyStop(killed, tuple(member.pid for member in alive()))
 
 
 def identify(pid: int) -> ProcessIdentity | None:

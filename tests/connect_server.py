@@ -12,6 +12,7 @@ import pyspark
 
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.processes import ProcessIdentity, spawn
+from tests.families import family_of
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -75,7 +76,7 @@ class ConnectServer:
         """End it, and its Python workers with it."""
         if self._process is None:
             return
-        workers = self._process.family()
+        workers = family_of(self._process)
         self._process.stop(kill=kill)
         for worker in workers:  # they notice by themselves; this is for those that are busy
             worker.stop(kill=True)

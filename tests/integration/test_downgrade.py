@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shlex
 import signal
@@ -284,7 +285,7 @@ def log_with_threads(lab: Lab) -> bytes:
     """A worker's log; at this signal its JVM writes there where its threads are."""
     process = lab.worker_process(0)
     assert process is not None
-    process.send(signal.SIGQUIT)
+    os.kill(process.pid, signal.SIGQUIT)
     return lab.workers[0].log.read_bytes()
 
 

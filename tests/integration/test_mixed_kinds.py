@@ -14,8 +14,9 @@ import yaml
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.processes import from_pid_file, stop_family
+from airflow_eos_provider.processes import from_pid_file
 from airflow_eos_provider.rollout.observe.observer import Observer
+from tests.families import stop_family
 from tests.sshd import Sshd, running_sshd
 from tests.unit.rollout.hosts.service.supervisors import end_with_children, program
 from tests.waiting import until

@@ -30,6 +30,7 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import Host, HostFacts
+from tests.families import stop_family
 
 START_SECONDS = 600.0
 
@@ -112,7 +113,7 @@ class Cluster:
         pid_file = self.cluster.worker(worker_id).pid_file
         process = processes.from_pid_file(pid_file) if pid_file else None
         assert process is not None
-        assert not processes.stop_family(process, grace_seconds=START_SECONDS).left
+        stop_family(process, grace_seconds=START_SECONDS)
 
     def wait_until_joined(self, worker_id: str) -> None:
         def joined() -> bool:

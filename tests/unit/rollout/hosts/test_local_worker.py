@@ -46,6 +46,7 @@ from airflow_eos_provider.rollout.hosts.service.restart_act import (
     RestartRecord,
     record_path,
 )
+from tests.families import family_of
 from tests.unit.rollout.hosts.service.supervisors import is_listening
 from tests.waiting import until
 
@@ -387,7 +388,7 @@ class TestRestarting:
         host = started(replace(worker, start=(*worker.start, "wrap")))
         wrapper = first_process(worker)
         assert worker.pid_file is not None
-        (child,) = [member for member in wrapper.family() if member != wrapper]
+        (child,) = [member for member in family_of(wrapper) if member != wrapper]
         worker.pid_file.write_text(f"{child.pid}\n")
         assert host.observe().obstacles == ()
         host.restart()

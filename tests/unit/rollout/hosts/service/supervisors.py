@@ -18,7 +18,8 @@ import psutil
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import OwnCommands
-from airflow_eos_provider.processes import identify, stop_family
+from airflow_eos_provider.processes import identify
+from tests.families import family_of, stop_family
 from tests.missing import not_run
 from tests.waiting import until
 
@@ -181,7 +182,7 @@ def end_with_children(pid: int) -> None:
     """End a process and all that it has started, its own way first."""
     found = identify(pid)
     if found is not None:
-        family = found.family()
+        family = family_of(found)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGHUP if "runsvdir" in " ".join(found.command_line()[:1]) else signal.SIGTERM)
         stop_family(found, grace_seconds=0.3)
