@@ -616,7 +616,7 @@ class PropertiesFile:
             )
         if failed.command.words[0] == "cp":
             return self._not_kept(before, reason)
-        who = failed.command.user or self._sudo.login
+        who = self._who(failed.command.user)
         return ConfigurationError(
             f"{shown} cannot be replaced: {reason}; it is as it was.",
             expected=f"a folder {before.path.parent} that {who} may write",
@@ -676,13 +676,13 @@ class PropertiesFile:
     def _foreign(self, look: _Look) -> Obstacle | None:
         """An owner or a group that a new file cannot get."""
         user = self._user(look.place, look.folder)
-        who = user or self._sudo.login
-        ids = self._machine.run(("id", "-u", "--", who.lstrip("#")))
-        groups = self._machine.run(("id", "-G", "--", who.lstrip("#")))
+        of_user = ("--", user.lstrip("#")) if user else ()
+        ids = self._machine.run(("id", "-u", *of_user))
+        groups = self._machine.run(("id", "-G", *of_user))
         uid = int(ids.out) if ids.ok and ids.out.strip().isdigit() else look.folder.uid
         if uid == 0:
             return None
-        shown = self._shown(look.place.path)
+        shown, who = self._shown(look.place.path), self._who(user)
         if uid != look.file.uid:
             how = ", who owns its folder and so replaces it through sudo," if user else ""
             return _change(
@@ -731,7 +731,7 @@ class PropertiesFile:
         commands = self._commands_at(look)
         if self._sudo.run(commands.may_write_folder()).ok:
             return None
-        who = commands.user or self._sudo.login
+        who = self._who(commands.user)
         return _change(
             f"the folder {self._shown(look.place.folder)} may not be written by {who}, so its file cannot be replaced",
             f"let {who} write that folder (it belongs to {look.folder}; chattr -i if it is immutable)",
@@ -763,6 +763,13 @@ class PropertiesFile:
         return _change(f"on the file system {point} of {self._shown(folder)} {what}", "free some space there")
 
     # Words.
+
+    def _who(self, user: str) -> str:
+        """Who acts; a login may have no name."""
+        try:
+            return user or self._sudo.login
+        except ConfigurationError:
+            return "this user"
 
     def _shown(self, path: PurePosixPath) -> str:
         return f"{path} on {self._machine.name}" if self._machine.name else str(path)

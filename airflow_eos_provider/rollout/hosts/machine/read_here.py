@@ -96,14 +96,12 @@ def _own_name(arguments: Sequence[str]) -> bytes | None:
     return None if arguments else _lines(pwd.getpwuid(os.geteuid()).pw_name)
 
 
-def _number(arguments: Sequence[str]) -> bytes:
-    (name,) = arguments
-    return _lines(str(pwd.getpwnam(name).pw_uid))
+def _own_number(arguments: Sequence[str]) -> bytes | None:
+    return None if arguments else _lines(str(os.geteuid()))
 
 
-def _groups(arguments: Sequence[str]) -> bytes:
-    (name,) = arguments
-    return _lines(" ".join(map(str, os.getgrouplist(name, pwd.getpwnam(name).pw_gid))))
+def _own_groups(arguments: Sequence[str]) -> bytes | None:
+    return None if arguments else _lines(" ".join(map(str, dict.fromkeys((os.getegid(), *os.getgroups())))))
 
 
 #: By the words that a command begins with.
@@ -115,6 +113,6 @@ _ANSWERS: Mapping[tuple[str, ...], Callable[[Sequence[str]], bytes | None]] = {
     ("test", "-w"): _may_write,
     ("df", "--output=avail,itotal,iavail,target", "-B1", "--"): _free,
     ("id", "-un"): _own_name,
-    ("id", "-u", "--"): _number,
-    ("id", "-G", "--"): _groups,
+    ("id", "-u"): _own_number,
+    ("id", "-G"): _own_groups,
 }

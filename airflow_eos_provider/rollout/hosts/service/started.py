@@ -6,8 +6,9 @@ shell of its machine that outlives its caller; see ``restart_act.py``.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -209,7 +210,7 @@ class StartedService:
             log=str(worker.log),
             pid_file=str(worker.pid_file),
             pid_file_said=facts.pid_file_said,
-            env=worker.env,
+            env=worker.env if self._machine.name else {**_own_locale(), **worker.env},
         )
 
     def _find(self, look: StartedLook) -> int | None:
@@ -302,6 +303,11 @@ class StartedService:
     def _details(self, process: Process | None) -> dict[str, object]:
         details: dict[str, object] = {"pid": process.pid if process else None}
         return {**details, "machine": self._machine.name} if self._machine.name else details
+
+
+def _own_locale() -> Mapping[str, str]:
+    """The locale of this process, which its worker had as well; commands of this machine speak English."""
+    return {"LC_ALL": os.environ["LC_ALL"]} if "LC_ALL" in os.environ else {}
 
 
 def _named_pid(look: StartedLook) -> int | None:

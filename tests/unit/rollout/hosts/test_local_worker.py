@@ -37,6 +37,7 @@ from airflow_eos_provider.rollout.hosts.host import Host, HostFacts, RestartRequ
 from airflow_eos_provider.rollout.hosts.machine import this_machine
 from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path
 from airflow_eos_provider.rollout.hosts.machine.properties_file import PropertiesFile
+from airflow_eos_provider.rollout.hosts.machine.sudo import Sudo
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service.restart_act import (
@@ -344,6 +345,14 @@ def test_a_kill_before_a_command_leaves_a_whole_file_and_the_next_attempt_goes_o
     assert not [p for p in worker.config.parent.iterdir() if p.name.endswith((".eos-new", ".eos-part"))]
 
 
+def test_a_user_without_a_name_may_change_its_own_file(
+    worker: WorkerDescription, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container with a user of its own number."""
+    monkeypatch.setattr(Sudo, "login", property(lambda _sudo: pytest.fail("asked for its name")))
+    assert host_of(worker).observe().obstacles == ()
+
+
 class TestRestarting:
     def test_the_old_process_ends_before_the_new_one_starts(self, worker: WorkerDescription) -> None:
         host = started(worker)
@@ -552,6 +561,15 @@ host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=
         os.kill(helper.pid, signal.SIGTERM)  # as Airflow or a shutdown may
         old.stop(kill=True)
         wait_for(lambda: self.record(worker).phase is Phase.DONE)
+
+    def test_a_new_process_has_the_locale_of_its_controller_unless_described(
+        self, worker: WorkerDescription, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("LC_ALL", "C.UTF-8")
+        monkeypatch.setenv("AIRFLOW_CONN_KAFKA", "canary-of-airflow")
+        environment = psutil.Process(restarted(host_of(worker)).pid).environ()
+        assert environment["LC_ALL"] == "C.UTF-8"
+        assert "AIRFLOW_CONN_KAFKA" not in environment
 
     def test_a_new_process_has_the_limits_and_the_mask_of_the_one_it_replaces(self, worker: WorkerDescription) -> None:
         host = started(worker)
