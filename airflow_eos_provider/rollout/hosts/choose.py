@@ -58,8 +58,3 @@ def service_of(machine: Machine, worker: WorkerDescription) -> Service:
             remedy="Correct the worker in the cluster description; see docs/cluster-file.md.",
         )
     return SERVICES[kind](machine, worker)
-
-
-def is_own_process(worker: WorkerDescription) -> bool:
-    """Whether a worker is a process of this machine that nobody else owns, or only its address is known."""
-    return (worker.service is None and not worker.is_elsewhere) or worker.is_url_only

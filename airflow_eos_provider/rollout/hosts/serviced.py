@@ -113,7 +113,7 @@ class ServicedHost:
             return file, self._service.look()
         if not self._machine.name:
             return self._look_at_file(), self._service.look()
-        with ThreadPoolExecutor(1, thread_name_prefix="far-file") as beside:
+        with ThreadPoolExecutor(1, thread_name_prefix="worker-file") as beside:
             file_asked = beside.submit(self._look_at_file)
             service = self._service.look()
             return file_asked.result(), service

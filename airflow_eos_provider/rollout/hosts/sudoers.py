@@ -12,7 +12,7 @@ from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import MachineDescription, OwnCommands, SystemdUnit
 from airflow_eos_provider.data_text import visible
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.rollout.hosts.choose import is_own_process, service_of
+from airflow_eos_provider.rollout.hosts.choose import service_of
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.properties_file import FileCommands, PropertiesFile
@@ -127,8 +127,6 @@ def grants_of(worker: WorkerDescription, machine: Machine) -> tuple[Grant, ...]:
 
 def _of_service(worker: WorkerDescription, machine: Machine) -> list[Grant]:
     """Of these nothing is asked of the machine."""
-    if is_own_process(worker):
-        return []
     service = service_of(machine, worker)
     restart = tuple(command for command in service.commands if command.user)
     log = tuple(command for command in service.log_commands if command.user)

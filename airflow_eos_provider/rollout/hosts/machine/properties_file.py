@@ -637,7 +637,7 @@ class PropertiesFile:
         """The first of these that finds something; asked side by side where each waits for its machine."""
         if not self._machine.name:
             return next((found for check in checks if (found := check(look)) is not None), None)
-        with ThreadPoolExecutor(len(checks), thread_name_prefix="far-file") as pool:
+        with ThreadPoolExecutor(len(checks), thread_name_prefix="worker-file") as pool:
             answers = [pool.submit(check, look) for check in checks]
             return next((found for answer in answers if (found := answer.result()) is not None), None)
 

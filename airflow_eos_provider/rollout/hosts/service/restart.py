@@ -1,7 +1,4 @@
-"""The restart of a worker by an act of its machine: begun, waited for, reported once.
-
-It says the same, and in the same words, as the restart of a process of this machine (``process/restart.py``).
-"""
+"""The restart of a worker by an act of its machine: begun, waited for, reported once."""
 
 from __future__ import annotations
 

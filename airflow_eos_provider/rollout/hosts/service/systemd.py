@@ -1,7 +1,7 @@
 """The restart of a worker's unit: one job of systemd's, given once, waited for, and reported.
 
 Once systemd has the job, it stops and starts the unit, whoever is connected. What may happen twice is the giving of it:
-a command that was held up in a connection that dies arrives later, or an answer is lost. So the far side compares
+a command that was held up in a connection that dies arrives later, or an answer is lost. So its machine compares
 first: it gives the job only where the unit still is in the invocation that is to be replaced, with no job under way.
 A command that arrives after the restart finds another invocation, and does nothing.
 """
