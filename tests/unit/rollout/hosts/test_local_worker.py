@@ -37,7 +37,6 @@ from airflow_eos_provider.rollout.hosts.host import Host, HostFacts, RestartRequ
 from airflow_eos_provider.rollout.hosts.machine import this_machine
 from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path
 from airflow_eos_provider.rollout.hosts.machine.properties_file import PropertiesFile
-from airflow_eos_provider.rollout.hosts.machine.sudo import Sudo
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service.restart_act import (
@@ -343,14 +342,6 @@ def test_a_kill_before_a_command_leaves_a_whole_file_and_the_next_attempt_goes_o
     host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
     assert worker.config.read_bytes() == BEFORE
     assert not [p for p in worker.config.parent.iterdir() if p.name.endswith((".eos-new", ".eos-part"))]
-
-
-def test_a_user_without_a_name_may_change_its_own_file(
-    worker: WorkerDescription, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in a container with a user of its own number."""
-    monkeypatch.setattr(Sudo, "login", property(lambda _sudo: pytest.fail("asked for its name")))
-    assert host_of(worker).observe().obstacles == ()
 
 
 class TestRestarting:

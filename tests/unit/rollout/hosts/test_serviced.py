@@ -26,17 +26,14 @@ class Nameless(ThisMachine):
         return super().run(words, stdin=stdin, seconds=seconds)
 
 
-def test_where_the_right_to_change_cannot_be_found_out_the_worker_is_seen(tmp_path: Path) -> None:
+def test_a_login_without_a_name_may_change_its_own_file(tmp_path: Path) -> None:
     config = tmp_path / "c.properties"
     config.write_text("group.id=connect\nexactly.once.source.support=enabled\n")
     worker = WorkerDescription("http://127.0.0.1:8083", config=config)
     facts = ServicedHost(worker, Nameless(), UndescribedService(Nameless(), worker)).observe()
     assert facts.digest is not None
     assert facts.properties["group.id"] == "connect"
-    (obstacle,) = facts.obstacles
-    assert obstacle.act == "change"
-    assert "has no name: id: cannot find name for user ID 4711" in obstacle.what
-    assert obstacle.remedy
+    assert facts.obstacles == ()
 
 
 class UnaskedService(SystemdService):
