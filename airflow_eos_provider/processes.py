@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psutil
 
@@ -180,17 +178,3 @@ def _wait_for_arguments(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(OSError):
         while process.poll() is None and not arguments.read_bytes() and time.monotonic() < deadline:
             time.sleep(0.001)
-
-
-def wait_until_port_is_free(url: str, seconds: float) -> bool:
-    """Wait until nothing accepts connections at an address; False if something still does."""
-    parts = urlsplit(url)
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            socket.create_connection((parts.hostname or "", parts.port or 80), timeout=1.0).close()
-        except OSError:
-            return True
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(0.1)

@@ -272,10 +272,15 @@ def words_here(pid: int) -> tuple[str, ...]:
     return words_of(line_here(pid))
 
 
-def processes_here() -> Processes:
-    """The processes of this machine as they are now, read without a command."""
+def pids_here() -> list[int]:
+    """The processes of this machine."""
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]  # noqa: PTH208
+
+
+def processes_here(pids: Iterable[int]) -> Processes:
+    """These processes of this machine as they are now, read without a command."""
     now = time.time()
-    stats = [_read_here(f"/proc/{entry}/stat") for entry in os.listdir("/proc") if entry.isdecimal()]  # noqa: PTH208
+    stats = [_read_here(f"/proc/{pid}/stat") for pid in pids]
     parts = {
         "begun": f"{now:.9f}".encode(),
         "uptime": f"{time.clock_gettime(time.CLOCK_BOOTTIME):.9f}".encode(),

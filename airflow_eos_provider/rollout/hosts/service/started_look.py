@@ -27,6 +27,7 @@ from airflow_eos_provider.rollout.hosts.machine.processes import (
     as_word,
     line_here,
     parts_of,
+    pids_here,
     processes_here,
     processes_of,
     words_here,
@@ -89,6 +90,7 @@ class View:
 class StartedLook:
     """What a look has found.
 
+    :param processes: those of its machine; of this one none where no process is named.
     :param config: the worker's file behind links; empty if it is not there.
     :param pid_said: the first word of the pid file.
     :param pid_at: when the pid file was written, seconds since the epoch; None if it is not there.
@@ -204,7 +206,7 @@ class LookHere:
         me = os.getpid()
         top = pid or (int(said) if said.isdecimal() else 0)
         return StartedLook(
-            processes=processes_here(),
+            processes=processes_here(pids_here() if top and Path(f"/proc/{top}").exists() else ()),
             config=os.path.realpath(worker.config) if worker.config is not None else "",
             pid_said=said,
             pid_at=written_at,
@@ -218,7 +220,7 @@ class LookHere:
         )
 
     def lines_with(self, word: str, processes: Processes) -> Iterator[tuple[int, tuple[str, ...]]]:
-        for pid in processes.by_pid:
+        for pid in pids_here():
             if os.fsencode(word) in (line := line_here(pid)):
                 yield pid, words_of(line)
 
