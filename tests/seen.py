@@ -6,6 +6,7 @@ import re
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 
@@ -27,8 +28,15 @@ def mode_of(lab: Lab, worker_id: str) -> Mode | None:
 
 
 def pids(lab: Lab) -> dict[str, int]:
-    facts = {w.worker_id: w.facts for w in look(lab).workers}
-    return {worker_id: fact.process.pid for worker_id, fact in facts.items() if fact.process}
+    """Of those that run."""
+    return {w.worker_id: pid for w in look(lab).workers if (pid := pid_of(w.facts))}
+
+
+def pid_of(facts: HostFacts) -> int:
+    """The worker's process; 0 while it does not run."""
+    pid = facts.details["pid"]
+    assert pid is None or isinstance(pid, int)
+    return pid or 0
 
 
 def files(lab: Lab) -> dict[str, bytes]:

@@ -32,6 +32,7 @@ from airflow_eos_provider.lab.worker import MAIN_CLASS as WORKER
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.plan.plan import Plan
+from tests.seen import pid_of
 from tests.waiting import wait_for
 
 #: ``eos`` that kills itself at one moment of a roll, and has a gate of a second.
@@ -201,7 +202,7 @@ class Foreign:
         return Observer(self.cluster).observe()
 
     def pids(self) -> list[int]:
-        return [w.facts.process.pid if w.facts.process else 0 for w in self.look().workers]
+        return [pid_of(w.facts) for w in self.look().workers]
 
     def modes(self) -> set[Mode | None]:
         return {worker.mode.verdict.mode for worker in self.look().workers}

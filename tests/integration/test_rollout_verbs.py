@@ -26,7 +26,7 @@ from airflow_eos_provider.operators.connect_close import ConnectCloseOperator, C
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.integration.offsets_cluster import FILE_SOURCE
-from tests.seen import files, modes, pids
+from tests.seen import files, modes, pid_of, pids
 from tests.waiting import until
 
 #: Exit codes of ``eos``, see airflow_eos_provider/errors.py.
@@ -92,8 +92,8 @@ def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: L
     assert "asked for pause: lunch" in errors
     eos.run("rollout", "wait", "--timeout", "5", expect=PAUSED)
     whole = once_whole(lab)
-    running = {w.worker_id: w.facts.process for w in whole.workers if w.mode.verdict.mode is Mode.PREPARING}
-    through = {worker_id: process.pid for worker_id, process in running.items() if process}
+    running = {w.worker_id: pid_of(w.facts) for w in whole.workers if w.mode.verdict.mode is Mode.PREPARING}
+    through = {worker_id: pid for worker_id, pid in running.items() if pid}
     assert len(through) == 1
     assert (answer["state"], answer["answered"], answer["half_done"]) == ("paused", True, list(through))
 

@@ -48,6 +48,7 @@ from airflow_eos_provider.rollout.observe.reported_states import Doubt, doubtful
 from airflow_eos_provider.rollout.plan import preflight
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests.integration.offsets_cluster import FILE_SOURCE, mirror
+from tests.seen import pid_of
 
 SETTINGS = RolloutSettings()
 
@@ -746,7 +747,7 @@ class TestTrouble:
             assert (described.config, described.log, described.cwd) == (worker.config, log, tmp_path)
             assert described.pid_file == tmp_path / "worker.pid"
             facts = Observer(ConnectCluster.from_file(tmp_path / "eos.yaml")).observe().workers[0].facts
-            assert (facts.problem, facts.process and facts.process.pid, facts.running.mode) == (
+            assert (facts.problem, pid_of(facts), facts.running.mode) == (
                 None,
                 java,
                 Mode.ENABLED,
