@@ -1,8 +1,7 @@
 """Airflow's metrics of interval runs and rolls: what is counted, under which names, and who sends it.
 
-They go where ``[metrics]`` of Airflow's configuration sends them (StatsD, Datadog, OpenTelemetry), and nowhere where
-that is off. A metric that cannot be sent never fails the task that it is about. ``docs/metrics.md`` is written from
-:data:`METRICS`.
+Airflow sends them as ``[metrics]`` of its configuration says (StatsD, Datadog, OpenTelemetry). A metric that cannot be
+sent never fails the task. ``docs/reference/metrics.md`` is generated from :data:`METRICS`.
 """
 
 from __future__ import annotations

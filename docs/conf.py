@@ -18,8 +18,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from airflow_eos_provider import __version__  # noqa: E402
-from tests.diagrams import bars, sequence  # noqa: E402
-from tests.reference import SITE_PAGES, written  # noqa: E402
+from tests.diagrams import bars, mermaid  # noqa: E402
 from tests.site import navigation  # noqa: E402
 
 project = "airflow-eos-provider"
@@ -29,8 +28,9 @@ html_title = f"airflow-eos-provider {__version__}"
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/*.md", "tests/**/README.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/*/*.md", "tests/**/README.md"]
 exclude_patterns = [".*", "airflow_eos_provider", "tests/**/node_modules"]
+myst_fence_as_directive = ["mermaid"]
 myst_heading_anchors = 4  # as deep as links go; the anchors are the ones that GitHub makes
 # Written pages go from their title to what a module or a command holds; an example need not be all of a language.
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
@@ -46,12 +46,9 @@ pygments_dark_style = "monokai"
 
 
 def _complete(app: Any, docname: str, source: list[str]) -> None:
-    """Add the navigation to the index, and what is written from the code to the pages that have it on the site only."""
-    page = f"{docname.removeprefix('docs/')}.md"
+    """Add the navigation to the index."""
     if docname == root_doc:
         source[0] += navigation(source[0])
-    elif docname.startswith("docs/") and page in SITE_PAGES:
-        source[0] = written(page)
 
 
 class _Picture(Directive):
@@ -60,7 +57,7 @@ class _Picture(Directive):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        draw = {"sequence": sequence, "bars": bars}[self.name]
+        draw = {"mermaid": mermaid, "bars": bars}[self.name]
         try:
             drawn = draw("\n".join(self.content))
         except ValueError as error:
@@ -77,7 +74,7 @@ templates_path = ["templates"]
 
 
 def setup(app: Any) -> dict[str, bool]:
-    for name in ("sequence", "bars"):
+    for name in ("mermaid", "bars"):
         app.add_directive(name, _Picture)
     app.connect("source-read", _complete)
     app.connect("html-collect-pages", _front_page)

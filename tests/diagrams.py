@@ -1,7 +1,7 @@
-"""Pictures of the site, drawn from text: who tells whom what, and bars of what was measured.
+"""Pictures of the site, drawn from text: Mermaid sequence diagrams, and bars of measurements.
 
-A page has the text in a fenced block, ``{sequence}`` or ``{bars}``, which can be read as it is; the site has an SVG
-within the page instead, in the colours of the page. Nothing is loaded and nothing runs in the reader's browser.
+A page has the text in a fenced block, ``mermaid`` or ``{bars}``, which forges draw or show; the site has an SVG within
+the page instead, in the colours of the page. Nothing is loaded and nothing runs in the reader's browser.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ _COLUMN, _ROW, _HEAD, _MARGIN = 205, 38, 48, 14
 #: Around a text, so that no line runs through it; the theme's own background.
 _CLEAR = 'stroke="var(--color-background-primary, white)" stroke-width="4" paint-order="stroke"'
 
-_MESSAGE = re.compile(r"(?P<sender>.+?) (?P<arrow>->|-->) (?P<receiver>.+?): (?P<text>.+)")
-_NOTE = re.compile(r"note (?P<at>.+?): (?P<text>.+)")
+_PARTICIPANT = re.compile(r"participant (\w+) as (.+)")
+_MESSAGE = re.compile(r"(?P<sender>\w+)(?P<arrow>->>|-->>)(?P<receiver>\w+): (?P<text>.+)")
+_NOTE = re.compile(r"Note over (?P<at>\w+): (?P<text>.+)")
 _BAR = re.compile(r"(?P<label>.+): (?P<value>\d+(?:\.\d+)?) (?P<unit>\S+)")
 
 
@@ -27,20 +28,25 @@ class _Message(NamedTuple):
     is_dashed: bool
 
 
-def sequence(text: str) -> str:
-    """An SVG of who tells whom what, in time from top to bottom.
+def mermaid(text: str) -> str:
+    """An SVG of a Mermaid sequence diagram; any other diagram as its text.
 
-    :param text: the participants, separated by ``|``; then a line each: ``a -> b: what``, ``a --> b: what`` for an
-        answer or a refusal, ``note a: what``.
-    :raises ValueError: a line is none of these, or names a participant that there is not.
+    :param text: ``sequenceDiagram`` with ``participant A as name``, ``A->>B: text``, ``A-->>B: text`` for an answer or
+        a refusal, ``Note over A: text``; ``loop`` and ``end`` are left out.
+    :raises ValueError: another line, or a participant that is not declared.
     """
-    head, *lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    participants = [name.strip() for name in head.split("|")]
-    messages = [_message(line, participants) for line in lines]
-    width, height = _COLUMN * len(participants), _HEAD + _ROW * (len(messages) + 1)
-    parts = [_participant(name, _x(number), height) for number, name in enumerate(participants)]
+    kind, *lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    if kind != "sequenceDiagram":
+        return f"<pre>{escape(text)}</pre>"
+    names = dict(found.groups() for line in lines if (found := _PARTICIPANT.fullmatch(line)))
+    said = [
+        line for line in lines if not _PARTICIPANT.fullmatch(line) and line != "end" and not line.startswith("loop ")
+    ]
+    messages = [_message(line, list(names)) for line in said]
+    width, height = _COLUMN * len(names), _HEAD + _ROW * (len(messages) + 1)
+    parts = [_participant(name, _x(number), height) for number, name in enumerate(names.values())]
     parts += [_drawn(message, _HEAD + _ROW * (row + 1)) for row, message in enumerate(messages)]
-    return _svg(width, height, f"{' and '.join(participants)}: {'; '.join(m.text for m in messages)}", parts)
+    return _svg(width, height, f"{' and '.join(names.values())}: {'; '.join(m.text for m in messages)}", parts)
 
 
 def _message(line: str, participants: Sequence[str]) -> _Message:
@@ -49,7 +55,7 @@ def _message(line: str, participants: Sequence[str]) -> _Message:
         return _Message(at, at, found["text"], False)
     if found := _MESSAGE.fullmatch(line):
         sender, receiver = (participants.index(found[name]) for name in ("sender", "receiver"))
-        return _Message(sender, receiver, found["text"], found["arrow"] == "-->")
+        return _Message(sender, receiver, found["text"], found["arrow"] == "-->>")
     raise ValueError(f"neither a message nor a note: {line}")
 
 

@@ -3,8 +3,8 @@
 Each environment is resolved from ``pyproject.toml`` anew, with the lowest or the highest versions that it allows, and
 gets the wheel that is built first. Against one broker, ``tests/matrix_write.py`` then writes an interval and compares
 what is read back with the ledger; the DAG factories are imported, too. The result is a table in Markdown; the one in
-``docs/versions.md`` was made by this. Needs the Python versions (uv finds or fetches them), a JDK 17 and some 2 GB for
-each environment, one at a time.
+``docs/reference/versions.md`` was made by this. Needs the Python versions (uv finds or fetches them), a JDK 17 and
+about 2 GB for each environment, one at a time.
 """
 
 from __future__ import annotations

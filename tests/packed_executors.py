@@ -3,7 +3,7 @@
 A standalone cluster of two workers, a YARN of one node, one broker, and Python environments made for this: what an
 executor needs and nothing else, packed; the same without this package; a bare one. For each way ``eos intervals
 doctor`` is asked, then an interval is written, and what a reader of committed records gets is compared with the ledger.
-The result is a table in Markdown; the one in ``docs/executors.md`` was made by this. Needs uv, a JDK 17, and some
+The result is a table in Markdown; the one in ``docs/spark/executors.md`` was made by this. Needs uv, a JDK 17, and some
 minutes.
 """
 

@@ -1,14 +1,7 @@
-"""Writes what the reference pages say of the code: ``python -m tests.reference [PAGE]``.
+"""Writes the generated part of the reference pages: ``python -m tests.reference [PAGE]``.
 
-``docs/cli.md`` has every command with every option, ``docs/python-api.md`` every public name with its parameters,
-``docs/acls.md`` every right, ``docs/footprint.md`` what each command leaves behind, ``docs/preflight.md`` every kind of
-finding, ``docs/metrics.md`` every metric,
-``docs/changes.md`` every change. They begin with text of their own; below :data:`MARK` all is written from the
-commands, docstrings and values, so that it is said once.
-``tests/unit/test_reference.py`` fails while a page is not what would be written.
-
-Pages that change with every message or field, ``docs/on-call.md`` and the like, are written into the site only, when it
-is built; with the page's name as argument, what is written there is printed.
+Each page of :data:`PAGES` begins with text of its own; everything below :data:`MARK` is generated from commands,
+docstrings and values. With a page's name, it is printed. ``tests/unit/test_reference.py`` fails if a page is outdated.
 """
 
 from __future__ import annotations
@@ -19,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, replace
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -344,7 +338,7 @@ def _changes() -> Iterator[str]:
         left = "; ".join(f"`{leaf.name}` ({leaf.end})" for leaf in change.leaves)
         journal = "its records in the group's journal" if change.takes_lease else ""
         yield f"\nLeaves: {'; '.join(filter(None, (left, journal)))}.\n"
-        yield f"\nRights: `eos {name}` in [Give the rights](acls.md#eos-itself).\n"
+        yield f"\nRights: `eos {name}` in [ACLs](acls.md#eos-itself).\n"
 
 
 # What is left behind
@@ -389,30 +383,26 @@ def _metrics() -> Iterator[str]:
 
 
 PAGES: dict[str, Callable[[], Iterable[str]]] = {
-    "acls.md": _acls,
-    "cli.md": _cli,
-    "python-api.md": lambda: _api(public_names()),
-    "changes.md": _changes,
-    "footprint.md": _footprint,
-    "preflight.md": _findings,
-    "metrics.md": _metrics,
-}
-
-
-#: Written when the site is built, so that they are never older than the code.
-SITE_PAGES: dict[str, Callable[[], Iterable[str]]] = {
-    "on-call.md": lambda: reference_errors.page(_cell, Docstring.of),
-    "proof.md": lambda: ["\n", Docstring.of(coordinator).summary, "\n"],
-    "records.md": lambda: reference_records.page(_cell, Docstring.of),
-    "json-reports.md": lambda: reference_reports.page(commands(eos())),
-    "settings.md": lambda: reference_settings.page(_cell, commands(eos())),
+    "reference/acls.md": _acls,
+    "reference/cli.md": _cli,
+    "reference/python-api.md": lambda: _api(public_names()),
+    "reference/changes.md": _changes,
+    "reference/left-behind.md": _footprint,
+    "reference/preflight-checks.md": _findings,
+    "reference/metrics.md": _metrics,
+    "reference/errors.md": lambda: reference_errors.page(_cell, Docstring.of),
+    "reference/formats.md": lambda: chain(
+        reference_records.page(_cell, Docstring.of), reference_reports.page(commands(eos()))
+    ),
+    "reference/configuration.md": lambda: reference_settings.page(_cell, commands(eos())),
+    "contributing/proof.md": lambda: ["\n", Docstring.of(coordinator).summary, "\n"],
 }
 
 
 def written(page: str) -> str:
     """A page as it should be: its own beginning, and what is written from the code."""
     own = (DOCS / page).read_text(encoding="utf-8").partition(MARK)[0]
-    return f"{own}{MARK}\n{''.join({**PAGES, **SITE_PAGES}[page]())}"
+    return f"{own}{MARK}\n{''.join(PAGES[page]())}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What ``docs/on-call.md`` says of errors: each class with its exit code, each of its messages with what to do.
+"""The generated part of ``docs/reference/errors.md``: each error class with its exit code, and each of its messages.
 
 Messages are read from the source, where an error is made: ``RefusedError(f"… {name} …", remedy="…")``. What a run puts
 into them is shown as ``…``. A text that the source does not spell, such as one that a broker has sent, is not on the
@@ -60,7 +60,7 @@ def messages() -> dict[str, list[Message]]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
                 found[node.func.id] |= set(_messages(node, constants))
-    return {name: sorted(made, key=lambda one: one.found.lower()) for name, made in found.items()}
+    return {name: sorted(made, key=lambda one: (one.found.lower(), one.remedy)) for name, made in found.items()}
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:

@@ -1,4 +1,4 @@
-"""What ``docs/records.md`` says of records: the journal's by their fields, those of interval runs as they are made."""
+"""The generated part of ``docs/reference/formats.md`` about records: the journal and interval runs."""
 
 from __future__ import annotations
 

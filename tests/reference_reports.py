@@ -1,4 +1,4 @@
-"""What ``docs/json-reports.md`` says: the keys of what each command prints with ``--json``, as the code spells them.
+"""The generated part of ``docs/reference/formats.md`` about JSON: the keys that each command prints.
 
 Keys are read from the source: from the dictionary that a function returns, assigns to ``document``, or prints. Where a
 part is made by another function, :data:`REPORTS` names it with the place that it has in the whole.

@@ -1,4 +1,4 @@
-"""What ``docs/settings.md`` says: Airflow's configuration, the connection's fields, variables of ``eos``."""
+"""The generated part of ``docs/reference/configuration.md``: Airflow's settings, connection fields, variables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which tests run: ``pytest`` the first tier, ``pytest --all`` every proof, a named file all of its tests.
 
 The first tier has the tests that start nothing (``tests/needs.py``), and those marked ``first``: each promise once on
-real parts. Tests marked ``by_name`` run only if their file is named: docs/tests.md lists them.
+real parts. Tests marked ``by_name`` run only if their file is named: docs/contributing/tests.md lists them.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def _tool(seen: Seen, facts: Facts, settings: KafkaSettings) -> ToolFacts:
     if settings.principal is None:
         raise ConfigurationError(
             "As whom eos logs in does not follow from the cluster description: a certificate or a ticket says it.",
-            remedy="Leave --verb out; docs/acls.md has the rights of each verb.",
+            remedy="Leave --verb out; docs/reference/acls.md has the rights of each verb.",
         )
     offsets = {seen.offsets_topic, *(each.offsets_topic for each in facts.connectors)}
     topics = {seen.config_topic, seen.status_topic, *offsets}

@@ -51,7 +51,7 @@ _FENCING_REMEDIES = (
     "restart the task, or use 'eos fencing apply --pending': Connect never repeats a fencing round by itself, and a "
     "leader just restarted is enough to fail one",
     "if it fails again, read the leader's log: an ACL is missing, transaction.max.timeout.ms is below 90 s, or the "
-    "tasks are too many (docs/fencing.md)",
+    "tasks are too many (docs/connect/fencing-and-transactions.md)",
 )
 
 #: Connect's words for a transaction that expired; the exception beneath is InvalidProducerEpochException in both cases.

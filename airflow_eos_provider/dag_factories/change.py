@@ -73,7 +73,7 @@ class ChangeDag:
         :param dag_id: the DAG's id; one for each cluster.
         :param pool: pool of all tasks; the lease in Kafka keeps two changes of a group apart, whoever starts them.
         :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
-        :param four_eyes: whoever has started a run may not approve its plan; see ``docs/security.md``.
+        :param four_eyes: whoever has started a run may not approve its plan; see ``docs/connect/security.md``.
         :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
         :param tags: the DAG's tags.
         :param fixed: fields of its request. The form does not ask for those that are given here.

@@ -64,7 +64,7 @@ def offsets_dag(
         DAG can do; without it the form asks.
     :param pool: pool of all tasks; the lease in Kafka keeps two changes of a group apart, whoever starts them.
     :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
-    :param four_eyes: whoever has started a run may not approve its plan; see ``docs/security.md``.
+    :param four_eyes: whoever has started a run may not approve its plan; see ``docs/connect/security.md``.
     :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
     :param config_topic: the workers' ``config.storage.topic``; needed where their properties files cannot be read.
     :param offsets_topic: the workers' ``offset.storage.topic``; likewise.

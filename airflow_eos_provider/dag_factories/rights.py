@@ -67,7 +67,7 @@ def rights_dag(
         their files cannot be read.
     :param pool: pool of all tasks.
     :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
-    :param four_eyes: whoever has started a run may not approve its plan; see ``docs/security.md``.
+    :param four_eyes: whoever has started a run may not approve its plan; see ``docs/connect/security.md``.
     :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
     :param tags: the DAG's tags.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.

@@ -50,7 +50,7 @@ def topics_dag(
     :param dag_id: the DAG's id; one for each cluster.
     :param pool: pool of all tasks; the lease in Kafka keeps two changes of a group apart, whoever starts them.
     :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
-    :param four_eyes: whoever has started a run may not approve its plan; see ``docs/security.md``.
+    :param four_eyes: whoever has started a run may not approve its plan; see ``docs/connect/security.md``.
     :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
     :param config_topic: the workers' ``config.storage.topic``; needed where their properties files cannot be read.
     :param offsets_topic: the workers' ``offset.storage.topic``; likewise.

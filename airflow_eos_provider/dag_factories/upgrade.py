@@ -57,7 +57,7 @@ def upgrade_dag(
         Kafka keeps two rolls apart, whoever starts them. A pool of one slot for all DAGs that touch the same cluster
         lets them queue instead of being refused; let it include deferred tasks, which otherwise give their slot back.
     :param response_timeout: how long each approval waits; without it, for ever. No answer is never a yes.
-    :param four_eyes: whoever has started a run may not approve its plans; see ``docs/security.md``.
+    :param four_eyes: whoever has started a run may not approve its plans; see ``docs/connect/security.md``.
     :param approval: further arguments of the two approvals, such as ``assigned_users`` or ``notifiers``.
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
     :param accept: findings of the preflight of the connectors that do not fail it, each as ``<connector>/<kind>``.

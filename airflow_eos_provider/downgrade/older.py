@@ -1,6 +1,6 @@
 """What an older Kafka Connect makes of a group that newer workers have run: decisions alone.
 
-Rules: what was seen with 3.2.3 beside 4.3.1 (docs/downgrade.md).
+Rules: what was seen with 3.2.3 beside 4.3.1 (docs/connect/downgrade.md).
 """
 
 from __future__ import annotations

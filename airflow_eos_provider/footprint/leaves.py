@@ -1,6 +1,6 @@
 """Each thing that a command leaves behind: where, by which commands, and what ends it. A table, and nothing else.
 
-docs/footprint.md is written from it.
+docs/reference/left-behind.md is written from it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path
 
 KIND, SCHEMA = "uninstall", 1
 
-_WHY_UNSEEN = "they are on another machine, or its description names none; docs/footprint.md has their names"
+_WHY_UNSEEN = "they are on another machine, or its description names none; see docs/reference/left-behind.md"
 _AGAIN = "which intervals are complete is not known then; one that is run again is delivered again"
 _KEPT = "it says which intervals are complete; without it they would be delivered again (--ledgers removes it)"
 
@@ -269,7 +269,7 @@ def _why_unseen(worker: WorkerDescription) -> str:
         return _WHY_UNSEEN
     return (
         f"they are on {worker.machine}, where the rights of a roll do not suffice to remove the backup of its file; "
-        f"if a roll has changed that: rm {backup_path(worker.config)} there, as its owner (docs/footprint.md)"
+        f"if a roll has changed that: rm {backup_path(worker.config)} there, as its owner"
     )
 
 

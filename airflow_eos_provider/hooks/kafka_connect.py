@@ -77,15 +77,15 @@ _TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 class KafkaConnectHook(BaseHook):
     """One Kafka Connect cluster, described by a connection of type ``kafka_connect``.
 
-    The extra is the mapping of ``eos.yaml`` (``docs/cluster-file.md``), with some keys more: ``cluster_file``, the path
-    of such a file; ``kafka_conn_id``, a connection of type ``kafka``, also in an entry of ``other_kafka``; and
+    The extra is the mapping of ``eos.yaml`` (``docs/connect/describe-a-cluster.md``) with more keys: ``cluster_file``,
+    the path of such a file; ``kafka_conn_id``, a connection of type ``kafka``, also in an entry of ``other_kafka``; and
     ``client_secrets``, also there, and ``env_secrets`` of a worker, which join ``client`` and ``env`` and are hidden by
     Airflow as a whole. ``conn_id`` of a worker's ``machine``, in the extra or in the file, is a connection of type
     ``ssh``. Host gives the bootstrap servers where the extra has none; login and password are for basic
     authentication with the workers' REST API.
 
-    What a connection may hold is bounded (``docs/security.md``): nothing secret where Airflow shows it, and nothing
-    that this machine would run, write or kill, unless the deployment allows that.
+    A connection may not contain everything (``docs/connect/security.md``): nothing secret where Airflow shows it, and
+    nothing that this machine would run, write or kill, unless the deployment allows that.
 
     :param kafka_connect_conn_id: the connection.
     """

@@ -27,7 +27,7 @@ from airflow_eos_provider.verdict import Verdict
 #: transaction timeout (since 3.7.1 and 3.8.0, KAFKA-16047), milliseconds.
 FENCING_MS = 90_000
 
-#: So many tasks are fenced within :data:`FENCING_MS` by Kafka's admin client: one a second, see docs/fencing.md.
+#: Kafka's admin client fences about one task a second, so this many within :data:`FENCING_MS`.
 MANY = 90
 
 #: How often a coordinator looks for transactions past their timeout, milliseconds

@@ -1,4 +1,4 @@
-"""Functions that read an interval from its sources, as docs/interval-sources.md shows them."""
+"""Functions that read an interval from its sources, as docs/spark/sources.md shows them."""
 
 from __future__ import annotations
 

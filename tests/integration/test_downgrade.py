@@ -1,6 +1,6 @@
 """What leaving ``enabled`` does to source offsets, seen on real workers; and the downgrade in one step.
 
-The first part shows the trap itself, so that a Kafka release without it is noticed: then docs/downgrade.md and
+The first part shows the trap itself, so that a Kafka release without it is noticed: then docs/connect/downgrade.md and
 ``rollout/plan/worker_edits.py`` have outlived their reason.
 """
 

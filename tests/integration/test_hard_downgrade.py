@@ -1,7 +1,7 @@
 """Kafka Connect 3.2.3 takes over from enabled workers in one step, under load; and the way up again.
 
 The second step of the way in two is in ``test_downgrade.py``. What an older worker does not know is seen here as it is,
-so that docs/downgrade.md says what is true.
+so that docs/connect/downgrade.md says what is true.
 """
 
 from __future__ import annotations

@@ -107,7 +107,8 @@ POSTS = 12
 def test_kip_618s_example_is_shown_as_a_real_worker_reads_it(lab: Lab, eos: Any) -> None:
     """Each subreddit is a topic that a mirror copies: what it copies shows which offset its task has read.
 
-    KIP-618 lets a key that the own topic lacks be read from the global one. Connect 4.3.1 does not (docs/offsets.md).
+    KIP-618 lets a key that the own topic lacks be read from the global one. Connect 4.3.1 does not:
+    docs/connect/offsets.md.
     """
     name, own = "reddit", "reddit-offsets"
     posts = Producer({"bootstrap.servers": lab.bootstrap_servers})

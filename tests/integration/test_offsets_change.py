@@ -224,7 +224,7 @@ def test_connects_own_alteration_fails_with_a_connector_that_has_never_run_and_o
         cluster.rest.stop("never-ran")
         until(is_answered, "the group to be stable", seconds=SECONDS)
         assert answers[-1].status_code == status, answers[-1].text
-    # If a later version of Kafka mends it, docs/offsets.md changes.
+    # If a later version of Kafka mends it, docs/connect/offsets.md changes.
     assert "taskConfigGeneration" in answers[-1].text
     eos.run(
         "offsets", "alter", "never-ran", "--partition", json.dumps(partition), "--offset", '{"position": 4}', "--yes"
@@ -440,7 +440,7 @@ def test_connects_own_reset_fails_with_an_own_topic_under_exactly_once_and_ours_
     cluster.source("rest", **{"offsets.storage.topic": "rest-offsets"})
     cluster.rest.stop("rest")
     until(lambda: cluster.state("rest") == "STOPPED", "the stop", seconds=SECONDS)
-    # If a later version of Kafka mends it, docs/offsets.md changes.
+    # If a later version of Kafka mends it, docs/connect/offsets.md changes.
     with pytest.raises(httpx.ReadTimeout):
         httpx.delete(f"{cluster.lab.connect_urls[0]}/connectors/rest/offsets", timeout=5, trust_env=False)
     assert listed(eos, "rest") == [END]

@@ -131,7 +131,7 @@ def both(
 
 
 def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both: Both) -> None:
-    """What Connect does without that is not ours: if a later version keeps its offsets, docs/offsets.md changes."""
+    """If a later version of Connect keeps its offsets without that, docs/connect/offsets.md changes."""
     here, eos = both.here, both.eos
     group = here.lab.group_id
     own, implicit = f"{both.there_id}/{group}-moved-offsets", f"{both.there_id}/{group}-offsets"

@@ -27,7 +27,7 @@ TASKS = int(os.environ.get("EOS_SOAK_FENCE_TASKS", "300"))
 
 pytestmark = [pytest.mark.by_name, pytest.mark.timeout(1500)]
 
-#: What docs/fencing.md tells to set.
+#: What docs/connect/fencing-and-transactions.md tells to set.
 SHORT_BACK_OFF = {"retry.backoff.ms": "10", "retry.backoff.max.ms": "10"}
 TESTABLE_SOURCE = "org.apache.kafka.connect.integration.TestableSourceConnector"
 NAME = "many"

@@ -198,7 +198,7 @@ def test_a_run_that_keeps_no_row_reports_the_times_that_it_has_seen(
 def test_json_is_read_by_spark_with_a_schema_or_line_by_line(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    """The examples of docs/interval-sources.md."""
+    """The examples of docs/spark/sources.md."""
     day = tmp_path / "day=2013-01-01"
     day.mkdir()
     line = '{"id":"9007199254740993","zip":"07030","amount":1.10,"at":"2013-01-01T06:00:00Z"}'

@@ -25,7 +25,7 @@ def test_the_page_is_what_is_written_from_the_code(page: str) -> None:
 
 
 def test_every_command_and_option_is_on_the_page() -> None:
-    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference/cli.md").read_text(encoding="utf-8")
     found = dict(commands(eos()))
     assert {"eos status", "eos rollout undo", "eos intervals verify", "eos lab up", "eos demo"} <= set(found)
     for path, command in found.items():
@@ -37,7 +37,7 @@ def test_every_command_and_option_is_on_the_page() -> None:
 
 
 def test_every_public_name_and_parameter_is_on_the_page() -> None:
-    page = (DOCS / "python-api.md").read_text(encoding="utf-8").partition(MARK)[2]
+    page = (DOCS / "reference/python-api.md").read_text(encoding="utf-8").partition(MARK)[2]
     names = public_names()
     assert {"airflow_eos_provider.interval", "airflow_eos_provider.operators.interval_run"} <= set(names)
     for module, members in names.items():
@@ -56,7 +56,7 @@ def test_every_exit_code_is_on_the_page() -> None:
         *(path for room in ("cli", "lab", "demo") for path in (PACKAGE / room).rglob("*.py")),
     ]
     used = {int(code) for path in rooms for code in spelled.findall(path.read_text(encoding="utf-8"))} | {0}
-    listed = re.findall(r"^\| (\d+) \|", (DOCS / "cli.md").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(r"^\| (\d+) \|", (DOCS / "reference/cli.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert used == set(map(int, listed))
 
 
@@ -75,8 +75,8 @@ def test_a_docstring_comes_apart_into_its_fields() -> None:
     )
 
 
-def test_every_error_of_the_package_is_on_the_page_of_who_is_on_call() -> None:
-    page = written("on-call.md")
+def test_every_error_of_the_package_is_on_its_page() -> None:
+    page = written("reference/errors.md")
     declared = [
         found
         for path in PACKAGE.rglob("*.py")
@@ -92,7 +92,7 @@ def test_every_error_of_the_package_is_on_the_page_of_who_is_on_call() -> None:
 
 
 def test_every_exit_code_of_an_error_has_a_first_step() -> None:
-    own = (DOCS / "on-call.md").read_text(encoding="utf-8")
+    own = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
     assert {error.exit_code for error in error_classes()} <= set(
         map(int, re.findall(r"^\| (\d+) \|", own, re.MULTILINE))
     )
@@ -109,8 +109,8 @@ def test_messages_are_read_with_what_to_do() -> None:
     )
 
 
-def test_commands_that_who_is_on_call_is_given_are_there() -> None:
-    own = (DOCS / "on-call.md").read_text(encoding="utf-8")
+def test_commands_of_the_troubleshooting_page_exist() -> None:
+    own = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
     known = dict(commands(eos()))
     named = [re.match(r"(eos[a-z -]*?)(?: -.*)?$", code) for code in re.findall(r"`(eos [^`]*)`", own)]
     assert len(named) > 10
@@ -118,7 +118,7 @@ def test_commands_that_who_is_on_call_is_given_are_there() -> None:
 
 
 def test_what_is_stored_and_set_is_on_its_page() -> None:
-    records, settings = written("records.md"), written("settings.md")
+    records, settings = written("reference/formats.md"), written("reference/configuration.md")
     lease = records.partition("\n### `lease`\n")[2].partition("\n### ")[0]
     assert [f for f in Lease.__dataclass_fields__ if f != "appended_at_ms" and f"| `{f}` |" not in lease] == []
     assert '["orders",{"interval":"2026-01-01T00:00:00Z/2026-01-02T00:00:00Z"}]' in records
@@ -132,6 +132,6 @@ def test_the_keys_of_reports_are_read_from_the_code() -> None:
     assert keys_of("rollout/check.py:Check.to_dict")[:3] == ["name", "verdict", "evidence"], "of a dataclass"
     known = dict(commands(eos()))
     assert [path for path in REPORTS if not has_json(known[path])] == []
-    page = written("json-reports.md")
+    page = written("reference/formats.md")
     section = page.partition("\n## `eos intervals verify --json`\n")[2].partition("\n## ")[0]
     assert "`expected.digest`" in section

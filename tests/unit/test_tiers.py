@@ -56,5 +56,5 @@ def test_the_page_lists_the_files_that_run_by_name() -> None:
     files = [path for path in (ROOT / "tests").glob("*/**/test_*.py") if path != Path(__file__)]
     marked = [str(path.relative_to(ROOT)) for path in files if "pytest.mark.by_name" in path.read_text("utf-8")]
     assert marked
-    page = (ROOT / "docs" / "tests.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "contributing" / "tests.md").read_text(encoding="utf-8")
     assert [name for name in marked if name not in page] == []

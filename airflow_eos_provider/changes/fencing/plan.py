@@ -21,7 +21,7 @@ from airflow_eos_provider.errors import RefusedError
 SLOW_IDS = 60
 SLOW_REMEDY = (
     "set admin.override.retry.backoff.ms=10 and admin.override.retry.backoff.max.ms=10 in the connector's "
-    "configuration, and Connect fences hundreds of ids in seconds (docs/fencing.md)"
+    "configuration, and Connect fences hundreds of ids in seconds (docs/connect/fencing-and-transactions.md)"
 )
 
 

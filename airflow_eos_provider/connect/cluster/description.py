@@ -149,7 +149,7 @@ class ConnectCluster:
     ) -> ConnectCluster:
         """Check and take over a description.
 
-        :param mapping: see ``docs/cluster-file.md``.
+        :param mapping: see ``docs/connect/describe-a-cluster.md``.
         :param base: folder that relative paths start from; None where a connection describes the cluster.
         :param ssh_connections: looks an Airflow connection of type ``ssh`` up; None outside of Airflow.
         :raises ConfigurationError: with the name of the key that is missing, unknown or of the wrong kind.

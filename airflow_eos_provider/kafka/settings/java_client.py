@@ -324,5 +324,5 @@ def _require_one_kind_of_stores(given: Mapping[str, str]) -> None:
 def _cannot_keep(name: str, why: str = "") -> ConfigurationError:
     return ConfigurationError(
         f"The Java client's setting {name} cannot be kept{': ' + why if why else ''}.",
-        remedy="Describe the connection in librdkafka's names, or remove the setting from a copy; see docs/clients.md.",
+        remedy="Use librdkafka's names, or remove the setting from a copy; see docs/connect/security.md.",
     )

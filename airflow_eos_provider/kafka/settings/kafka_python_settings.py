@@ -93,7 +93,7 @@ _KNOWN = (
 def configuration(properties: Mapping[str, str]) -> dict[str, Any]:
     """A configuration of kafka-python's admin client.
 
-    :param properties: librdkafka's names, and the few of ours (docs/clients.md).
+    :param properties: librdkafka's names, and the few of ours (docs/connect/security.md).
     :raises ConfigurationError: a property that decides about security cannot be kept, or its file cannot be read.
     """
     found: dict[str, Any] = {"client_id": "airflow-eos-provider"}
@@ -107,7 +107,7 @@ def configuration(properties: Mapping[str, str]) -> dict[str, Any]:
             raise ConfigurationError(
                 f"The client property {name!r} cannot be kept for questions about transactions and for fencing: "
                 "kafka-python, which sends them, has nothing like it.",
-                remedy="Remove it, or say the same in another way; docs/clients.md has what both libraries take.",
+                remedy="Remove it, or use a property that both libraries have: docs/connect/security.md.",
             )
     found["bootstrap_servers"] = [each.strip() for each in properties["bootstrap.servers"].split(",")]
     found["security_protocol"] = protocol

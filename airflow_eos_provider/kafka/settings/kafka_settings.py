@@ -1,8 +1,8 @@
 """One settings mapping for both Kafka client libraries.
 
 Users write librdkafka's property names, as the ``kafka`` connection of Airflow's own provider has them, and a few of
-ours and Java's (docs/clients.md). Each library gets its own form when a client is made, so a property that only one of
-them takes is refused where the other is needed, and nowhere else.
+ours and Java's (docs/connect/security.md). Each library gets its own form when a client is created, so a property that
+only one of them supports is refused only where the other is needed.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class KafkaSettings:
     @property
     def rights_remedy(self) -> str:
         """What to do where the brokers have let this client in, and refuse it what it asks for."""
-        return f"Check the ACLs of {self.who}; docs/acls.md has the rights that each command takes."
+        return f"Check the ACLs of {self.who}; docs/reference/acls.md has the rights that each command takes."
 
     def confluent(self, **extra: object) -> dict[str, object]:
         """A confluent-kafka configuration; ``extra`` uses underscores for dots (``group_id`` -> ``group.id``).

@@ -20,7 +20,7 @@ _OURS = ("oauth_cb", "ssl.keystore.type", "ssl.truststore.location", "ssl.trusts
 def configuration(properties: Mapping[str, str]) -> dict[str, object]:
     """A configuration of confluent-kafka.
 
-    :param properties: librdkafka's names, and the few of ours (docs/clients.md).
+    :param properties: librdkafka's names, and the few of ours (docs/connect/security.md).
     :raises ConfigurationError: a store cannot be read, or whoever gives tokens refuses.
     :raises UnreachableError: no endpoint answers that could give a token.
     """

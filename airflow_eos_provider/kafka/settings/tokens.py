@@ -164,7 +164,7 @@ def _fetch_of(properties: Mapping[str, str]) -> Callable[[], Token]:
     raise ConfigurationError(
         f"With sasl.oauthbearer.method={method} and its grant, tokens cannot be had for control messages.",
         expected="sasl.oauthbearer.method=oidc with client credentials, msk-iam or google; or oauth_cb",
-        remedy="See docs/clients.md for what works in both client libraries.",
+        remedy="See docs/connect/security.md for what works in both client libraries.",
     )
 
 

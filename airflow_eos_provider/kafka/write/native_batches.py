@@ -35,7 +35,7 @@ _KNOWN = {"2.16": 176}
 
 _MACHINES = ("x86_64", "aarch64", "arm64")
 
-#: What it costs to have no batches, as docs/performance.md has measured it.
+#: What it costs to have no batches, as docs/contributing/benchmarks.md has measured it.
 SLOWER = "The records are the same; a row costs the task up to twice the CPU time."
 
 _ANY_PARTITION = -1

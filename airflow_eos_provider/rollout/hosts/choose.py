@@ -55,6 +55,6 @@ def service_of(machine: Machine, worker: WorkerDescription) -> Service:
         raise ConfigurationError(
             f"{worker.worker_id} on {worker.machine} has a service of a kind that this version does not roll.",
             expected="service: {systemd: UNIT}, or {command: {restart: […], status: […]}}",
-            remedy="Correct the worker in the cluster description; see docs/cluster-file.md.",
+            remedy="Correct the worker in the cluster description; see docs/connect/describe-a-cluster.md.",
         )
     return SERVICES[kind](machine, worker)

@@ -1,6 +1,6 @@
 """In which order the workers are restarted, and how long their tasks are unassigned.
 
-What was measured decides (``tests/benchmarks/order_of_restarts.py``; docs/order-of-restarts.md has the figures):
+The order follows a measurement (``tests/benchmarks/order_of_restarts.py``, docs/explanation/how-a-roll-works.md):
 
 * A worker that does not lead leaves its tasks unassigned for the leader's ``scheduled.rebalance.max.delay.ms``, five
   minutes by default: the leader remembers what it had assigned and waits for the worker to come back (KIP-415).

@@ -40,7 +40,7 @@ def other_clusters(clients: Mapping[str, ClientClusters] | None) -> Check:
     for name, found in clients.items():
         if found.problem:
             return inconclusive(
-                NAME, f"{name}: {found.problem}", f"{found.remedy}; or stop {name}, and see docs/offsets.md"
+                NAME, f"{name}: {found.problem}", f"{found.remedy}; or stop {name}, and see docs/connect/offsets.md"
             )
     return passed(NAME, "no running source connector has its offsets or its fencing elsewhere")
 

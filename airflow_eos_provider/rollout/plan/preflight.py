@@ -304,7 +304,7 @@ def proven_modes(observation: Observation, target: Mode, settings: RolloutSettin
     A disabled leader writes the config topic without transactions, so enabled workers could not be protected from it:
     upwards the way from disabled to enabled leads through preparing (KIP-618). Downwards nothing is left to protect:
     with the first worker that is not enabled, exactly-once is given up. A disabled leader was seen to serve fencing
-    rounds for tasks on enabled workers (docs/downgrade.md), so nothing fails meanwhile either.
+    rounds for tasks on enabled workers (docs/connect/downgrade.md), so nothing fails meanwhile either.
     """
     name = "modes"
     modes = {}

@@ -246,7 +246,7 @@ def found(described: ConnectCluster, looks: Looks) -> tuple[Controller, Plan]:
 
 def test_a_roll_looks_five_times_before_its_first_act(described: ConnectCluster, looks: Looks) -> None:
     """To find the plan; under the lease, which is the gate's first look; twice more for the gate; right before the act.
-    The figure is in docs/how-a-roll-works.md."""
+    The figure is in docs/explanation/how-a-roll-works.md."""
     controller, plan = found(described, looks)
     assert looks.count == 1
     with pytest.raises(FirstActError):

@@ -15,7 +15,7 @@ from airflow_eos_provider.verdict import Verdict
 #: How an environment reaches the executors, for every error that says that one lacks something.
 SHIP_IT = (
     "Ship an environment to the executors (venv-pack or conda-pack, spark.archives=env.tar.gz#env, "
-    "spark.pyspark.python=./env/bin/python), or install what is missing on the workers: docs/executors.md. "
+    "spark.pyspark.python=./env/bin/python), or install what is missing on the workers: docs/spark/executors.md. "
     "On this machine, set PYSPARK_PYTHON to the driver's own interpreter."
 )
 
@@ -49,7 +49,7 @@ class Need:
         return ", ".join(parts) or "any version"
 
 
-#: Versions of Python that the matrix is run with (docs/versions.md).
+#: Versions of Python that the matrix is run with (docs/reference/versions.md).
 PYTHONS = ("3.11", "3.12")
 
 #: Versions of Spark that the matrix is run with.
@@ -282,7 +282,7 @@ def _daemon(look: PythonLook) -> list[Check]:
     """Workers do the same from either; from Spark's own they start in three times the CPU time."""
     if look.daemon is None:
         return []
-    faster = f"{DAEMON_PROPERTY}={DAEMON_MODULE}, where this package is installed (docs/executors.md)"
+    faster = f"{DAEMON_PROPERTY}={DAEMON_MODULE}, where this package is installed (docs/spark/executors.md)"
     evidence = look.daemon if look.daemon == DAEMON_MODULE else f"{look.daemon}. Faster starts: {faster}"
     return [Check(look.place, "worker daemon", Verdict.PASS, evidence)]
 
@@ -324,7 +324,7 @@ class Diagnosis:
         return overall(self.checks)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; docs/executors.md has the keys."""
+        """As JSON; docs/spark/executors.md has the keys."""
         return {
             "verdict": str(self.verdict),
             "master": self.master,

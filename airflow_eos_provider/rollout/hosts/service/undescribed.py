@@ -46,5 +46,5 @@ class UndescribedService:
         raise ConfigurationError(
             f"{self._worker.worker_id} cannot be restarted: {self._problem}.",
             expected="service: {systemd: UNIT}, {command: {…}} or {start: […]}",
-            remedy="Say in the cluster description who owns its process; see docs/cluster-file.md.",
+            remedy="Say in the cluster description who owns its process; see docs/connect/describe-a-cluster.md.",
         )

@@ -69,7 +69,7 @@ def test_what_spark_says_of_an_executor(text: str, found: str | None) -> None:
     refusal = refusal_within(text)
 
     assert (refusal and refusal.found) == found
-    assert refusal is None or "docs/executors.md" in str(refusal)
+    assert refusal is None or "docs/spark/executors.md" in str(refusal)
 
 
 def test_what_a_task_says_that_lacks_a_package_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

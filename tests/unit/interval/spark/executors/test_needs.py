@@ -137,7 +137,7 @@ def test_an_executor_that_lacks_a_package(need: Any) -> None:
     checks = executor_checks(without(EXECUTOR, need.module), DRIVER)
 
     assert answers(checks) == {need.name: Verdict.FAIL}
-    assert "docs/executors.md" in next(check.remedy for check in checks if check.name == need.name)
+    assert "docs/spark/executors.md" in next(check.remedy for check in checks if check.name == need.name)
 
 
 def test_an_executor_needs_no_pandas_and_no_pyspark_of_its_own() -> None:
@@ -269,6 +269,6 @@ print("imported", len(environment._TASK_MODULES))
 
 
 def test_a_task_imports_nothing_but_what_executors_are_said_to_need() -> None:
-    """An executor has the packages of docs/executors.md, and none that the rest of this package needs."""
+    """An executor has the packages of docs/spark/executors.md, and none that the rest of this package needs."""
     done = subprocess.run([sys.executable, "-c", _ON_AN_EXECUTOR], capture_output=True, text=True, timeout=120)
     assert done.stdout.startswith("imported"), done.stderr[-1500:]
