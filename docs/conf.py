@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from airflow_eos_provider import __version__  # noqa: E402
-from tests.diagrams import bars, mermaid  # noqa: E402
+from tests.diagrams import mermaid  # noqa: E402
 from tests.site import navigation  # noqa: E402
 
 project = "airflow-eos-provider"
@@ -57,9 +57,8 @@ class _Picture(Directive):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        draw = {"mermaid": mermaid, "bars": bars}[self.name]
         try:
-            drawn = draw("\n".join(self.content))
+            drawn = mermaid("\n".join(self.content))
         except ValueError as error:
             raise self.error(str(error)) from error
         return [nodes.raw("", drawn, format="html")]
@@ -74,8 +73,7 @@ templates_path = ["templates"]
 
 
 def setup(app: Any) -> dict[str, bool]:
-    for name in ("mermaid", "bars"):
-        app.add_directive(name, _Picture)
+    app.add_directive("mermaid", _Picture)
     app.connect("source-read", _complete)
     app.connect("html-collect-pages", _front_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,6 +1,6 @@
-"""Pictures of the site, drawn from text: Mermaid sequence diagrams, and bars of measurements.
+"""Pictures of the site, drawn from Mermaid sequence diagrams.
 
-A page has the text in a fenced block, ``mermaid`` or ``{bars}``, which forges draw or show; the site has an SVG within
+A page has the text in a fenced block, which forges draw; the site has an SVG within
 the page instead, in the colours of the page. Nothing is loaded and nothing runs in the reader's browser.
 """
 
@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-_COLUMN, _ROW, _HEAD, _MARGIN = 205, 38, 48, 14
+_COLUMN, _ROW, _HEAD = 205, 38, 48
 #: Around a text, so that no line runs through it; the theme's own background.
 _CLEAR = 'stroke="var(--color-background-primary, white)" stroke-width="4" paint-order="stroke"'
 
 _PARTICIPANT = re.compile(r"participant (\w+) as (.+)")
 _MESSAGE = re.compile(r"(?P<sender>\w+)(?P<arrow>->>|-->>)(?P<receiver>\w+): (?P<text>.+)")
 _NOTE = re.compile(r"Note over (?P<at>\w+): (?P<text>.+)")
-_BAR = re.compile(r"(?P<label>.+): (?P<value>\d+(?:\.\d+)?) (?P<unit>\S+)")
 
 
 class _Message(NamedTuple):
@@ -87,30 +86,6 @@ def _drawn(message: _Message, y: int) -> str:
         f'<path d="M{tip},{y - 4} L{end},{y} L{tip},{y + 4} Z" fill="currentColor"/>'
         f'<text x="{(start + end) // 2}" y="{y - 6}" text-anchor="middle" {_CLEAR}>{said}</text>'
     )
-
-
-def bars(text: str) -> str:
-    """An SVG of bars, each with its label and value; the longest is as wide as the picture.
-
-    :param text: a line each: ``label: number unit``.
-    :raises ValueError: a line is none of these.
-    """
-    found = []
-    for line in filter(None, map(str.strip, text.strip().splitlines())):
-        bar = _BAR.fullmatch(line)
-        if bar is None:
-            raise ValueError(f"no bar: {line}")
-        found.append((bar["label"], float(bar["value"]), f"{bar['value']} {bar['unit']}"))
-    longest, width, row = max(value for _, value, _ in found), 700, 44
-    parts = []
-    for number, (label, value, said) in enumerate(found):
-        y, wide = row * number + _MARGIN, max(2, round(560 * value / longest))
-        parts.append(
-            f'<text x="0" y="{y + 4}">{escape(label)}</text>'
-            f'<rect x="0" y="{y + 10}" width="{wide}" height="14" rx="3" fill="currentColor" opacity="0.55"/>'
-            f'<text x="{wide + 8}" y="{y + 22}" font-weight="bold">{escape(said)}</text>'
-        )
-    return _svg(width, row * len(found) + _MARGIN, "; ".join(f"{label}: {said}" for label, _, said in found), parts)
 
 
 def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> str:
