@@ -343,7 +343,7 @@ REFUSED = {
     "-v status --json",
     "plan --to preparing --allow-downtime --json",
     "offsets reset nobody",
-    "fence --json",
+    "fencing list --json",
     "preflight --json",
     "acl check --json",
 }
