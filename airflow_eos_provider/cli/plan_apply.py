@@ -247,7 +247,7 @@ def show(made: Plan, command: str) -> None:
         console.print(line, style={"+": "green", "-": "red"}.get(line[0]), soft_wrap=True)
     executed = made.executed()
     if executed:
-        console.print("What starts them:")
+        console.print("Start commands:")
     for line in executed:
         console.print(f"  {line}", highlight=False, soft_wrap=True)
     if made.connectors.summary:

@@ -130,14 +130,14 @@ class Controller(Planner):
         record = content.rollouts.get(gate.rollout_id)
         if record is not None and record.plan.get("hash") != plan.hash:
             raise PlanMovedError(
-                f"Rollout {gate.rollout_id} carries out plan {record.plan.get('hash')}, and not {plan.hash}.",
+                f"Rollout {gate.rollout_id} carries out plan {record.plan.get('hash')}, not {plan.hash}.",
                 remedy="Start a new run.",
             )
         is_done = record is not None and record.state is RolloutState.DONE
         if not is_done and (content.lease is None or not content.lease.belongs_to(self._task)):
             raise FencedError(
                 f"Another controller has taken over group {self.cluster.group_id} while this task was deferred: "
-                f"{content.lease}. This one does no more.",
+                f"{content.lease}. This controller stops.",
                 remedy="Follow the other one ('eos rollout show').",
             )
         return self._carry_out(plan, hands_over=hands_over, gate=gate)
@@ -229,7 +229,7 @@ class Controller(Planner):
         record = self.still_done(plan, content, observation)
         if record is None:
             return None
-        self._report(f"Nothing to do: rollout {record.rollout_id} of plan {plan.short_hash} is done, and it holds.")
+        self._report(f"Nothing to do: rollout {record.rollout_id} of plan {plan.short_hash} is done.")
         return RolloutReport.of(plan, record, content.steps.get(record.rollout_id, {}), resumed=True)
 
     def _unfinished(self, plan: Plan, content: JournalContent) -> RolloutRecord | None:
@@ -238,7 +238,7 @@ class Controller(Planner):
         content.require_understood(record)
         if record is not None:
             progress = _progress(content.steps.get(record.rollout_id, {}))
-            self._report(f"Taking up rollout {record.rollout_id} of plan {plan.short_hash}: {progress}.")
+            self._report(f"Resuming rollout {record.rollout_id} of plan {plan.short_hash}: {progress}.")
         return record
 
     def _new_record(self, plan: Plan, observation: Observation) -> RolloutRecord:
@@ -305,7 +305,7 @@ class Controller(Planner):
         """Note the gate, so that a crash does not move its deadline, and leave the lease to the task."""
         self._memory.keep_gate(gate)
         journal.hand_over(str(gate), until=gate.latest_deadline + COME_BACK_SECONDS)
-        self._report(f"{gate}: nothing is done until it holds; handed over.")
+        self._report(f"{gate}: handed over; the roll does nothing until it passes.")
 
     def _end_unfinished(self, journal: Journal, record: RolloutRecord, error: BaseException) -> None:
         """Give the lease back if that is still possible; otherwise the error that ended the roll matters more.

@@ -1,4 +1,4 @@
-"""What a rollout did, worker by worker: what was predicted beside what came."""
+"""The result of a rollout for each worker: predicted and measured downtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks at a cluster and plans its roll: what may be rolled, what a roll would change, whether a plan still fits.
+"""Observes a cluster and plans its roll: whether it may be rolled, what changes, whether a plan still fits.
 
 Nothing here changes the cluster or the journal; :mod:`~airflow_eos_provider.rollout.controller` carries a plan out.
 """
@@ -147,9 +147,9 @@ class Planner:
         if unplannable is not None:
             raise unplannable
         raise PlanMovedError(
-            f"No plan {hash_prefix} fits the cluster as it is now: "
-            f"the configurations, modes, versions or the roster have moved since it was made.",
-            remedy="Make a new plan with 'eos plan' and look at what it says.",
+            f"Plan {hash_prefix} no longer fits the cluster: "
+            "configurations, modes, versions or the roster have changed since it was made.",
+            remedy="Make a new plan with 'eos plan' and review it.",
         )
 
     def replan(self, target: Mode) -> Plan:

@@ -43,9 +43,9 @@ SETTINGS = RolloutSettings(
 )
 
 #: Lines of a roll's progress: a restart is under way, the old process has ended, the gate is looked at.
-RESTARTS, STOPPED, LOOKED = r": stopping pid \d+$", r": pid \d+ has ended$", r"conditions hold"
+RESTARTS, STOPPED, LOOKED = r": stopping pid \d+$", r": pid \d+ has ended$", r"checks pass"
 #: All holds at the gate, it is passed.
-ALL_HOLD, PASSED = r": all \d+ conditions hold", r": gate passed"
+ALL_HOLD, PASSED = r": all \d+ checks pass", r": gate passed"
 
 
 class Roll:

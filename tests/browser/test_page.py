@@ -138,7 +138,7 @@ def test_a_dead_cluster_has_a_card_that_says_what_to_do_and_names_from_elsewhere
 
 def test_what_was_not_seen_of_a_dead_cluster_is_not_known_and_not_nothing(visit: Visit) -> None:
     page = visit.alone("#/clusters/staging/connectors")
-    expect(page.locator(".failures")).to_contain_text("No worker answers, so connectors and tasks are not known.")
+    expect(page.locator(".failures")).to_contain_text("No worker answers, so connectors and tasks are unknown.")
     expect(page.locator(".empty")).to_have_count(0)
     page = visit.alone("#/clusters/staging/fencing")
     expect(page.locator(".age")).to_have_text("not seen")  # and looks no more

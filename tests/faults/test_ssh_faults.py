@@ -285,11 +285,11 @@ def test_each_worker_meets_another_fault_of_its_machine_and_the_roll_goes_on_aft
 
     # The first: no place on its disk; then a read-only file system.
     faults.at(1, "edit", lambda worker: held.enter_context(faults.machine(worker).full_disk()))
-    rolling.pauses("could not be changed, so it was not restarted", "No space left on device")
+    rolling.pauses("could not be changed, so the worker was not restarted", "No space left on device")
     held.close()
     assert (far.files(), far.left_files()) == (files, [])
     faults.at(1, "edit", lambda worker: held.enter_context(ReadOnly(faults.machine(worker))))
-    rolling.pauses("could not be changed, so it was not restarted", "Read-only file system")
+    rolling.pauses("could not be changed, so the worker was not restarted", "Read-only file system")
     held.close()
     assert (far.files(), far.left_files(), far.starts()) == (files, [], rolling.before)
 

@@ -126,7 +126,7 @@ def test_a_stale_worker_in_disabled_that_is_not_described_is_noticed(lab: Lab, e
         lab.stop_worker(stale)
     assert "not in the cluster file" in finding["what"]
     assert "it runs disabled or preparing, not enabled" in shown
-    assert "exactly-once does not hold while it is there" in shown
+    assert "there is no exactly-once while it is in the group" in shown
     assert f"{MODE_PROPERTY}=enabled" in shown
 
 

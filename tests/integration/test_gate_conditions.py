@@ -236,7 +236,7 @@ def test_a_file_that_is_edited_after_the_restart_is_refused(lab: Lab, gate: Gate
     file.write_bytes(written + b"# another edit\n")
     refused = gate.look()["process"]
     file.write_bytes(written)
-    assert refused.evidence == f"the configuration of {restart.worker_id} is no longer what was written"
+    assert refused.evidence == f"the configuration of {restart.worker_id} was edited after the roll wrote it"
     assert refused.decisive
     assert gate.look()["process"].passed
 

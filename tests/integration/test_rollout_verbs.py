@@ -238,7 +238,7 @@ def no_other_change_begins(lab: Lab, eos: Any, rollout_id: str) -> None:
 
 def kill_in_mid_roll(eos: Any, plan: str) -> None:
     process = eos.start("apply", plan)
-    with eos.line_in_log(process, r"conditions hold"):
+    with eos.line_in_log(process, r"checks pass"):
         process.send_signal(signal.SIGKILL)
 
 

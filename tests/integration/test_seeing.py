@@ -678,8 +678,8 @@ class TestTrouble:
 
         names = ", ".join(map(worker_id, lab.connect_urls))
         assert [finding["what"] for finding in shown["findings"]] == [
-            f"only the URL of {names} is described, so these are not known: configuration, process, log and mode, "
-            "and with them the config topic, pending fencing and the rebalance delay"
+            f"the cluster file has only the URL of {names}, so these are unknown: configuration, process, log and "
+            "mode, and with them the config topic, pending fencing and the rebalance delay"
         ]
         assert shown["state"] == "Stable"
         assert shown["leader"] in map(worker_id, lab.connect_urls)
@@ -701,7 +701,7 @@ class TestTrouble:
         observation = wait_for("a stable group", stable)
         same = f"{first.worker_id}, a member of the group, and {described.worker_id} of the cluster"
         assert [f.remedy.partition(" (")[0] for f in findings(observation) if f.what.startswith(same)] == [
-            f"write its url as it is advertised: {first.url}"
+            f"write the advertised url in the cluster file: {first.url}"
         ]
         (roster,) = [c for c in preflight.check(observation, Mode.ENABLED, SETTINGS).checks if c.name == "roster"]
         assert roster.evidence.startswith(same)

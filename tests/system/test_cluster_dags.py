@@ -603,7 +603,7 @@ def test_one_approval_takes_the_cluster_straight_back_to_disabled(
     run = rest.trigger(DOWNGRADE)
     (action,) = question(rest, DOWNGRADE, run)
     assert "-exactly.once.source.support=enabled\n+exactly.once.source.support=disabled" in action.body
-    assert "Exactly-once is given up" in action.body
+    assert "Exactly-once ends" in action.body
     wait_for("the end of the process that asks", lambda: has_heard_of_the_end(airflow, run, action.task_id))
     rest.answer(DOWNGRADE, run, action, "Approve")
     succeeded(rest, DOWNGRADE, run)

@@ -64,12 +64,12 @@ class Acts:
             raise
         except EosError as error:
             raise RolloutPausedError(
-                f"The {facts.edit} of {worker_id} could not be changed, so it was not restarted: {error.found}",
+                f"The {facts.edit} of {worker_id} could not be changed, so the worker was not restarted: {error.found}",
                 expected=error.expected,
                 remedy=f"{error.remedy or 'Resolve that.'} Then apply the same plan again.",
             ) from error
         if written != change.config_after:
-            raise PlanMovedError(f"The {facts.edit} did not become what the plan says.", remedy="Plan again.")
+            raise PlanMovedError(f"The {facts.edit} differs from the plan after the change.", remedy="Plan again.")
 
     def restart(self, worker_id: str, *, replaces: str, on_event: OnEvent) -> None:
         """Stop a worker and start it by its owner's command; once begun, it ends without this process.
@@ -103,13 +103,13 @@ class Acts:
             raise RolloutPausedError(
                 error.found,
                 expected=error.expected,
-                remedy=f"{error.remedy or 'Resolve that.'} Then apply the same plan again; it goes on from there.",
+                remedy=f"{error.remedy or 'Resolve that.'} Then apply the same plan again to resume.",
             ) from error
         except UnreachableError as error:  # the worker is not to blame, and is not restored
             raise RolloutPausedError(
-                f"The host of {worker_id} cannot be reached, so it is not known whether it was restarted: "
+                f"The host of {worker_id} cannot be reached, so eos cannot tell whether it was restarted: "
                 f"{error.found}",
-                remedy=f"{error.remedy or 'Make it reachable.'} Then apply the same plan again; it goes on from there.",
+                remedy=f"{error.remedy or 'Make it reachable.'} Then apply the same plan again to resume.",
             ) from error
 
     def restore_edit(self, worker_id: str) -> None:
@@ -162,7 +162,7 @@ class Acts:
             self.journal.confirm(act)
         except (ConfigurationError, UnreachableError) as error:
             raise RolloutPausedError(
-                f"Not done, since it is not known whether another controller has taken over: {act}: {error.found}",
+                f"Not done: {act}. eos cannot tell whether another controller has taken over: {error.found}",
                 expected=error.expected,
                 remedy=f"{error.remedy or 'Make the broker answer.'} Then apply the same plan again.",
             ) from error

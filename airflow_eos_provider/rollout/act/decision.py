@@ -1,4 +1,4 @@
-"""What a rollout does next: a pure function of the plan, what has been done, and what is seen now."""
+"""The next action of a rollout: a pure function of the plan, the steps done and the current observation."""
 
 from __future__ import annotations
 
@@ -107,9 +107,9 @@ def others_after_restore(plan: Plan, worker_id: str, observation: Observation) -
         f"{w.worker_id} runs {w.mode.verdict}" if w.is_running else f"{w.worker_id} is down" for w in others
     )
     return (
-        f"{edit.name} serves {len(edit.workers)} workers and was put back for all of them: {now}; whichever "
-        "of them restarts comes back by the former settings. For another attempt make a new plan: it goes by what they "
-        "run then"
+        f"{edit.name} serves {len(edit.workers)} workers and was restored for all of them: {now}; each of them uses "
+        "the former settings after its next restart. For another attempt, make a new plan: it uses the modes that the "
+        "workers run then"
     )
 
 
@@ -119,18 +119,18 @@ def left_after_restore(plan: Plan, worker_id: str, facts: HostFacts) -> str:
     if facts.is_running:
         runs = f"{worker_id} runs as {facts.runs_as}"
     elif facts.running.alive is False:
-        runs = f"{worker_id} does not run, and this roll has stopped it"
+        runs = f"{worker_id} does not run: this roll stopped it"
     else:
-        runs = f"whether {worker_id} runs is not known ({facts.running.detail})"
+        runs = f"eos cannot tell whether {worker_id} runs ({facts.running.detail})"
     if facts.digest is None:
-        holds = f"what the {edit} holds is not known ({facts.problem})"
+        content = f"the {edit} cannot be read ({facts.problem})"
     elif facts.digest == change.config_before:
-        holds = f"the {edit} is as it was before the roll"
+        content = f"the {edit} has its content from before the roll"
     elif facts.digest == change.config_after:
-        holds = f"the {edit} still holds what the roll wrote ({plan.target})"
+        content = f"the {edit} still has the roll's content ({plan.target})"
     else:
-        holds = f"the {edit} is neither as it was nor as the roll wrote it"
-    return f"{runs}; {holds}"
+        content = f"the {edit} was edited since: its content is not from the roll or from before it"
+    return f"{runs}; {content}"
 
 
 def leader_to_restart(
@@ -172,8 +172,8 @@ def _conflict(plan: Plan, steps: Mapping[str, Step], observation: Observation) -
     if unknown:
         return Action(
             ActionKind.PAUSE,
-            reason=f"member {', '.join(unknown)} has joined, which the plan does not have: stop it, or describe it "
-            "in the cluster file and make a new plan",
+            reason=f"member {', '.join(unknown)} has joined and is not part of the plan: stop it, or add it to the "
+            "cluster file and make a new plan",
         )
     for change in plan.workers:
         facts = observation.worker(change.worker_id).facts
@@ -183,7 +183,7 @@ def _conflict(plan: Plan, steps: Mapping[str, Step], observation: Observation) -
             return Action(ActionKind.PAUSE, change.worker_id, why, may_pass=True)
         if facts.digest not in plan.edit_of(change.worker_id).may_hold(steps):
             why = "; ".join(obstacle.what for obstacle in facts.obstacles_to("change")) or "it was edited"
-            reason = f"{whose} is neither as planned nor as this roll left it: {why}"
+            reason = f"{whose} differs from the plan and from this roll's own changes: {why}"
             return Action(ActionKind.REFUSE, change.worker_id, reason)
     return None
 

@@ -1,7 +1,7 @@
-"""The looks of a trigger at a gate that no process of the roll waits for.
+"""Polls of a gate by Airflow's trigger, while the task of the roll is deferred.
 
-Where a trigger runs neither files nor processes of the workers can be seen, so it asks only what group, REST and topics
-show. The trigger never decides and changes nothing; it resumes the task, which looks at everything and decides.
+A trigger cannot see the files and processes of the workers, so it checks only the group, REST and topics. It decides
+and changes nothing: it resumes the task, which observes everything and decides.
 """
 
 from __future__ import annotations

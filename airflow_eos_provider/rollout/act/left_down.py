@@ -1,6 +1,6 @@
 """Workers that a roll has left down: it had announced their restart, and they do not run.
 
-Such a worker looks like one that its owner has stopped. Only the journal shows the difference.
+Only the journal distinguishes them from workers that their owner has stopped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Carries a plan out: observe, decide, announce in the journal, act, wait for the gate, and again.
+"""Carries a plan out, in a loop: observe, decide, announce in the journal, act, wait for the gate.
 
-Waiting happens in this process, unless its caller can wait elsewhere: then a gate that does not hold at its first look
-is handed over as a :class:`GateState`, and the process that comes back with it goes on there.
+This process waits for the gate itself, unless its caller can defer: then a gate that does not pass its first poll is
+handed over as a :class:`GateState`, and the process that returns with it resumes at that gate.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Roll:
             case ActionKind.PAUSE:
                 raise RolloutPausedError(
                     f"The roll pauses: {action.reason}.",
-                    remedy="Resolve that, then apply the same plan again; it goes on from there.",
+                    remedy="Resolve that, then apply the same plan again to resume.",
                 )
             case ActionKind.REFUSE:
                 raise PlanMovedError(f"The roll pauses: {action.reason}.", remedy="Correct it, or make a new plan.")
@@ -148,18 +148,18 @@ class Roll:
         """Asked between two actions only: within one, a worker may be stopped and not yet started."""
         if self.stop_requested():
             raise RolloutPausedError(
-                "The roll was asked to stop: no further action is begun, the cluster is left as it is.",
-                remedy="Apply the same plan again to go on from there.",
+                "The roll was asked to stop: it begins no further action and leaves the cluster unchanged.",
+                remedy="Apply the same plan again to resume.",
             )
         request = self.journal.request()
         if request is None:
             return
         self._acts.failed_state = request.kind.leads_to
         if request.kind is RequestKind.PAUSE:
-            remedy = "To go on from there: 'eos rollout resume', or apply the same plan again."
+            remedy = "To resume: 'eos rollout resume', or apply the same plan again."
         else:
-            remedy = "This rollout is never taken up again. The cluster is as it is; make a new plan for it."
-        raise StopRequestedError(f"The roll has stopped: {request}. The cluster is left as it is.", remedy=remedy)
+            remedy = "An aborted rollout cannot be resumed. Make a new plan for the cluster's current state."
+        raise StopRequestedError(f"The roll has stopped: {request}. The cluster is left unchanged.", remedy=remedy)
 
     # one worker's restart
 
@@ -171,7 +171,7 @@ class Roll:
             step = announced_restart(worker_id, self.plan.target, observation, now)
         else:
             return self._wait_until_stable(observation)  # then look again: another worker may lead by then
-        self.report(f"{worker_id}: {action.kind} ({action.reason}); it holds {len(step.tasks)} tasks.")
+        self.report(f"{worker_id}: {action.kind} ({action.reason}); it runs {len(step.tasks)} tasks.")
         self._restart(step)
         return None
 
@@ -204,7 +204,7 @@ class Roll:
         self._delay_ended_for.add(worker_id)
         now = time.time()
         before = self.steps.get(leader) or Step(leader, StepStatus.PASSED, now, led=True, mode=str(self.plan.target))
-        self.report(f"{leader}: restart once more; it leads, is done, and its successor waits for no rebalance delay.")
+        self.report(f"{leader}: restart the leader, which is done, once more: this ends the rebalance delay.")
         self._restart(further_restart(before, observation, now, at_its_own_gate=leader == worker_id))
 
     # gates
@@ -215,7 +215,7 @@ class Roll:
             return gate
         if answer.verdict is not Verdict.PASS:
             raise RolloutPausedError(
-                "The conditions for a restart do not hold:\n" + _lines(answer),
+                "The checks before a restart did not pass:\n" + _lines(answer),
                 remedy="Resolve that, then apply the same plan again.",
             )
         self._stable = True
@@ -229,8 +229,8 @@ class Roll:
             self._acts.fail(worker_id, tuple(str(check) for check in answer.open_checks))
         if answer.verdict is Verdict.INCONCLUSIVE:
             raise RolloutPausedError(
-                f"{worker_id} is restarted, but it cannot be proven to be healthy:\n{_lines(answer)}",
-                remedy="Resolve that, then apply the same plan again; it goes on at this gate.",
+                f"{worker_id} was restarted, but eos cannot prove that it is healthy:\n{_lines(answer)}",
+                remedy="Resolve that, then apply the same plan again to resume at this gate.",
             )
         passed = passed_gate(self.steps[worker_id], gate, answer.checks, time.time())
         self._acts.announce(passed)

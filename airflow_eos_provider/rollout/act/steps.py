@@ -1,4 +1,4 @@
-"""What a roll announces of one worker: its next step, as a pure function of the one before and of what is seen."""
+"""The step that a roll announces for a worker: a pure function of its previous step and the observation."""
 
 from __future__ import annotations
 

@@ -183,9 +183,7 @@ class Drift:
         if self.doubts:
             return f"Whether Connect group {self.group_id} has drifted cannot be determined now."
         if self.expected.under_way:
-            return (
-                f"Rollout {self.expected.under_way} of Connect group {self.group_id} is under way; no drift beside it."
-            )
+            return f"Rollout {self.expected.under_way} of Connect group {self.group_id} is running; no other drift."
         return f"Connect group {self.group_id} is as expected by: {self.expected.source}."
 
 
@@ -225,7 +223,7 @@ def _unknown_members(
             what += f"; it runs {'enabled' if member.runs_exactly_once else 'disabled or preparing, not enabled'}"
         harm = ""
         if member.runs_exactly_once is False and Mode.ENABLED in expected.modes:
-            harm = "exactly-once does not hold while it is there. "
+            harm = "there is no exactly-once while it is in the group. "
         yield DriftFinding(
             DriftKind.UNKNOWN_MEMBER,
             worker_id,
@@ -242,7 +240,7 @@ def _two_names(worker_id: str, observation: Observation) -> DriftFinding:
         DriftKind.UNKNOWN_MEMBER,
         worker_id,
         f"{worker_id}, a member of the group, and {described} of the cluster file are the same port under two names",
-        f"write its url in the cluster file as it is advertised: {observation.members[worker_id].url.rstrip('/')}",
+        f"write the advertised url in the cluster file: {observation.members[worker_id].url.rstrip('/')}",
         f"{DriftKind.UNKNOWN_MEMBER} {worker_id}",
     )
 
@@ -349,10 +347,10 @@ def _is_as_left(worker: WorkerObservation, expected: Expected) -> bool:
 
 def _remedy_for_edit(worker: WorkerObservation, *, is_as_left: bool) -> str:
     if is_as_left:
-        return "the worker may still run with what stood there before: restart it when the group is stable"
+        return "the worker may still run with the former content: restart it when the group is stable"
     return (
-        "look at who changed it. If nobody meant it, put the former content back before the worker restarts. If it is "
-        "meant, restart the worker when the group is stable, and accept the content: "
+        "find out who changed it. If it is a mistake, restore the former content before the worker restarts. If it is "
+        "intended, restart the worker when the group is stable, and accept the content: "
         f"'accept' {worker.facts.digest}"
     )
 

@@ -1,4 +1,4 @@
-"""Problems found in one observation: contradictions and open ends, in words, each with what to do."""
+"""Problems in one observation: contradictions and unfinished work, each with its remedy."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _unreadable(observation: Observation) -> list[Finding]:
     if observation.logs is not None and observation.logs.unreadable:
         names = ", ".join(sorted(observation.logs.unreadable))
         found.append(
-            Finding(f"what is open in {names} cannot be seen", "grant Describe on these topics: 'eos acl check'")
+            Finding(f"open transactions in {names} cannot be read", "grant Describe on these topics: 'eos acl check'")
         )
     return found
 
@@ -87,8 +87,8 @@ def _one_moment(observation: Observation) -> list[Finding]:
         return []
     return [
         Finding(
-            f"this look took {observation.took_seconds:.0f} s: its parts are not of one moment",
-            "look again; a worker or broker that holds a look up is named here too",
+            f"this observation took {observation.took_seconds:.0f} s: its parts are from different moments",
+            "run it again; this list also names a slow worker or broker",
         )
     ]
 
@@ -108,10 +108,10 @@ def _url_only(observation: Observation) -> list[Finding]:
         remedy = f"{', '.join(managed)} of {service.name} can be watched, not rolled: {service.instead}"
     else:
         remedy = (
-            "'eos discover' finds where a worker runs, its service, config and log; without them the group can be "
-            "watched, but not rolled"
+            "'eos discover' finds a worker's host, service, config and log; without them the group can be watched, "
+            "but not rolled"
         )
-    return [Finding(f"only the URL of {names} is described, so these are not known: {lacking}", remedy)]
+    return [Finding(f"the cluster file has only the URL of {names}, so these are unknown: {lacking}", remedy)]
 
 
 def _other_groups(observation: Observation) -> list[Finding]:
@@ -147,7 +147,7 @@ def _roster(observation: Observation) -> list[Finding]:
             found.append(
                 Finding(
                     f"{worker.worker_id} runs, but is not a member of group {observation.group_id}",
-                    "it may still be joining; else check group.id and bootstrap.servers in its configuration",
+                    "it may still be joining; if not, check group.id and bootstrap.servers in its configuration",
                 )
             )
         if worker.facts.problem and worker not in observation.url_only:
@@ -173,9 +173,9 @@ def _nameless(worker: WorkerObservation, observation: Observation) -> Finding:
     return Finding(
         f"{worker.worker_id} answers at {worker.worker.url}, but {process}no member of group {observation.group_id} "
         "has that address",
-        f"if it is behind a proxy or has another host name, write the url that it advertises as its url: {others}"
+        f"if it is behind a proxy or has another host name, write the advertised url in the cluster file: {others}"
         if others
-        else "it may still be joining; else check its url, and group_id in the cluster file",
+        else "it may still be joining; if not, check its url, and group_id in the cluster file",
     )
 
 
@@ -185,12 +185,12 @@ def _unknown_member(member: str, observation: Observation) -> Finding:
         known = " or ".join(worker.worker_id for worker in observation.nameless)
         return Finding(
             f"{member} is a member of the group, but not in the cluster file",
-            (f"if it is {known} by another address, correct its url; else " if known else "")
+            (f"if it is {known} by another address, correct its url; otherwise " if known else "")
             + "'eos discover' proposes its entry",
         )
     return Finding(
         f"{member}, a member of the group, and {described} of the cluster file are the same port under two names",
-        f"write its url as it is advertised: {observation.members[member].url.rstrip('/')} "
+        f"write the advertised url in the cluster file: {observation.members[member].url.rstrip('/')} "
         "(its rest.advertised.host.name)",
     )
 
@@ -214,7 +214,8 @@ def _silent(worker: WorkerObservation, observation: Observation) -> Finding:
         return Finding(f"{worker.worker_id}: {obstacle.what}, {problem}{last_words}", obstacle.remedy)
     if worker.started_at is not None and observation.at - worker.started_at < STARTING_SECONDS:
         return Finding(
-            f"{worker.worker_id} is starting: {problem}{last_words}", f"look again; else {facts.read_its_log}"
+            f"{worker.worker_id} is starting: {problem}{last_words}",
+            f"check again; if it stays so, {facts.read_its_log}",
         )
     return Finding(f"{worker.worker_id}: {problem}{last_words}", worker.silence_remedy)
 
@@ -239,7 +240,7 @@ def _neighbours(observation: Observation) -> list[Finding]:
         again = "; ".join(restart_command(observation, name) for name in sorted({r.connector for r in theirs}))
         if neighbour is None:
             what = f"{worker_id} reports, but is no member of the group: {_listed(theirs)}"
-            remedy = f"if that worker is gone for good, let the group report anew: {again}"
+            remedy = f"if that worker is gone for good, restart what it reports: {again}"
         else:
             what = (
                 f"two Connect groups use the same internal topics: {worker_id}, a member of group {neighbour}, "
@@ -247,7 +248,7 @@ def _neighbours(observation: Observation) -> list[Finding]:
             )
             remedy = (
                 f"stop the workers of {neighbour}, or give them config, offset and status topics of their own "
-                f"(config.storage.topic and so on); then let this group report anew: {again}"
+                f"(config.storage.topic and so on); then restart these connectors: {again}"
             )
         found.append(Finding(what, remedy))
     named = {neighbour_of(observation, report.worker_id) for report in strange}
@@ -269,15 +270,15 @@ def _edited_files(observation: Observation) -> list[Finding]:
             continue
         latest = started_at + CLOCK_TICK_SECONDS
         if (declared.modified_at or 0.0) > latest:
-            what = "was changed after the worker's start: it runs with what was there before"
+            what = "was changed after the worker's start: the worker runs with the former content"
         elif (declared.changed_at or 0.0) > latest:
             what = (
                 "is dated before the worker's start, but was replaced, or given other permissions, after it: the "
-                "worker may run with what was there before"
+                "worker may run with the former content"
             )
         else:
             continue
-        remedy = "restart the worker if the change is meant; else put the former content back before it restarts"
+        remedy = "restart the worker if the change is intended; otherwise restore the former content before a restart"
         found.append(Finding(f"the {worker.facts.edit} of {worker.worker_id} {what}", remedy))
     return found
 
@@ -321,9 +322,9 @@ def _modes(observation: Observation) -> list[Finding]:
     if {Mode.DISABLED, Mode.ENABLED} <= modes:
         found.append(
             Finding(
-                "disabled and enabled workers share the group: a disabled leader cannot be fenced, so exactly-once "
-                "does not hold",
-                "'eos plan --to preparing', then '--to enabled'; or back: 'eos plan --to disabled'",
+                "disabled and enabled workers share the group: a disabled leader cannot be fenced, so there is no "
+                "exactly-once",
+                "'eos plan --to preparing', then '--to enabled'; or downgrade: 'eos plan --to disabled'",
             )
         )
     elif len(modes) > 1:
@@ -333,8 +334,8 @@ def _modes(observation: Observation) -> list[Finding]:
     if Mode.ENABLED in modes and uncommitted:
         found.append(
             Finding(
-                f"beside enabled workers, {', '.join(uncommitted)} would read source offsets uncommitted: a task that "
-                "is taken over may skip the records of a transaction that was never committed",
+                f"some workers are enabled, but {', '.join(uncommitted)} would read source offsets uncommitted: a task "
+                "that one of them takes over may skip the records of a transaction that was never committed",
                 "a roll to preparing or disabled sets isolation.level=read_committed with the mode",
             )
         )
@@ -414,7 +415,7 @@ def _without_tasks(state: ConnectorConfigState, observation: Observation) -> lis
             f"Connect keeps asking; {again}",
         )
     elif not state.task_count:
-        what, remedy = f"it has asked for none {since}", "check that its source has data to read"
+        what, remedy = f"it has requested none {since}", "check that its source has data to read"
     else:
         what, remedy = f"{counted(state.task_count, 'task')} should have started {since}", again
     log = next((w.facts.read_its_log for w in observation.workers if w.worker_id == status.worker_id), "read its log")
@@ -448,7 +449,7 @@ def _transactions(observation: Observation) -> list[Finding]:
                 Finding(
                     f"the transaction of {transaction.transactional_id} is open for {open_ms / 1000:.0f} s, over "
                     f"its timeout of {transaction.timeout_ms / 1000:.0f} s",
-                    "it holds back every reader that reads committed",
+                    "it blocks every consumer with isolation.level=read_committed",
                 )
             )
     return found

@@ -41,8 +41,8 @@ def process(expectation: Expectation, observation: Observation) -> Check:
     if expectation.digest is not None and worker.facts.digest != expectation.digest:
         return failed(
             name,
-            f"the configuration of {worker.worker_id} is no longer what was written",
-            "it is being edited: find out by whom, then plan again",
+            f"the configuration of {worker.worker_id} was edited after the roll wrote it",
+            "find out who edits it, then plan again",
             decisive=True,
         )
     return passed(name, f"{worker.worker_id} runs as {worker.facts.runs_as}, a new process")

@@ -1,8 +1,8 @@
 """The leader's rebalance delay, counted from when it was first seen.
 
-A member's assignment holds the delay as it was at the last rebalance, and keeps saying ``293987`` until the next one.
-So the first look at a figure is remembered and what remains is counted from there; that is late by at most one look,
-never early.
+A member's assignment has the delay of the last rebalance, and shows the same ``293987`` until the next one. So the
+remaining delay is counted from the poll that first saw a figure: it ends late by at most one poll interval, never
+early.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Workers that have ended in mid-roll and not by the roll."""
+"""Workers that ended during a roll and were not stopped by it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def reported_changes(before: Collection[str], ended: Mapping[str, WorkerObservat
     """
     for worker_id in sorted(ended.keys() - set(before)):
         start = ended[worker_id].facts.how_to_start
-        yield f"{worker_id} has ended, and not by this roll, which waits for it: {start}."
+        yield f"{worker_id} has ended, and not by this roll. The roll waits for it: {start}."
     for worker_id in sorted(set(before) - ended.keys()):
-        yield f"{worker_id} runs again; the roll goes on when it is a healthy member."
+        yield f"{worker_id} runs again; the roll continues when it is a healthy member."
 
 
 def silent_elsewhere(expectation: Expectation, observation: Observation) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What the gate holds a cluster against: its states before the roll, and what should have become of it by now."""
+"""The states that the gate compares a cluster with: those before the roll, and those expected by now."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """May the next worker be restarted? This module answers it (requirement A4).
 
-The answer is yes when every condition (``conditions.py``) has held, on an unchanged group, for several polls in a row
-that together span a heartbeat and a rebalance (``settings.py``). It is no, or inconclusive, when a condition can no
-longer come true, or has not come true by the deadline.
+The answer is yes when every check (``conditions.py``) has passed, on an unchanged group, for several polls in a row
+that together span a heartbeat and a rebalance (``settings.py``). It is no, or inconclusive, when a check can no longer
+pass, or has not passed by the deadline.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def evaluate(
 def _stale(expectation: Expectation, observation: Observation) -> Check | None:
     """Why a look is no evidence of this moment, whatever it has seen; None if it is."""
     if observation.begun_at < expectation.restarted_after:
-        return inconclusive("look", "it was begun before the restart, so it may have seen what was before")
+        return inconclusive("look", "it began before the restart, so it may show the state before it")
     if observation.took_seconds > FRESH_SECONDS:
         return inconclusive(
             "look",
-            f"it took {observation.took_seconds:.0f} s, so what it saw first may have ended since",
+            f"it took {observation.took_seconds:.0f} s, so its first results may be outdated",
             "find out which worker or broker answers slowly ('eos status')",
         )
     return None
@@ -74,11 +74,11 @@ class GateAnswer:
         """What is awaited, and until when, in one line."""
         held = len(self.checks) - len(self.open_checks)
         if not self.open_checks:
-            return f"all {held} conditions hold; watching for {gate.hold_seconds:.0f} s that they stay so"
+            return f"all {held} checks pass; confirming that for {gate.hold_seconds:.0f} s"
         first = self.open_checks[0]
         delay = f"; the rebalance delay ends by {_clock(gate.delay.ends_at)}" if gate.delay.delay_ms else ""
         return (
-            f"{held} of {len(self.checks)} conditions hold; "
+            f"{held} of {len(self.checks)} checks pass; "
             f"awaiting {first.name}: {first.evidence}{delay} (until {_clock(gate.deadline)})"
         )
 
@@ -120,7 +120,7 @@ def _answer(gate: GateState, checks: tuple[Check, ...], observation: Observation
         return GateAnswer(checks, verdict)
     if gate.hold.since <= gate.deadline:  # it began in time, so it may come to its end
         return GateAnswer(checks, None)
-    moving = inconclusive("hold", "every condition holds, but the group keeps rebalancing", "find out what causes it")
+    moving = inconclusive("hold", "every check passes, but the group keeps rebalancing", "find out what causes it")
     return GateAnswer((*checks, moving), Verdict.INCONCLUSIVE)
 
 

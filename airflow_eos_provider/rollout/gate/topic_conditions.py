@@ -1,4 +1,4 @@
-"""The gate's conditions on what the group writes: transactions that end, and sources that go on."""
+"""The gate's checks of the group's writes: transactions end, and source tasks make progress."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class ClientClusterLook:
             try:
                 ids[client] = self._others.id_of(text)
             except EosError as error:
-                problem = f"the Kafka cluster of its {client}, {text}, is not known: {error.found}"
+                problem = f"the Kafka cluster of its {client}, {text}, cannot be determined: {error.found}"
                 remedy = self._others.remedy(text)
         return ClientClusters(
             workers=own,

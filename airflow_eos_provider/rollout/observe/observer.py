@@ -1,8 +1,8 @@
 """Gathers an :class:`Observation`: hosts, REST, group, config topic and transactions, all at once.
 
 Nothing here decides or changes anything. A part that cannot be read becomes a problem in words, never an exception,
-so that one dead worker does not hide the others; only what makes the whole description wrong is raised. A part that
-hangs is given up at the look's own limit: no caller waits longer for a look than that, however many workers there are.
+so that one dead worker does not hide the others; an exception is raised only if the cluster description is wrong. An
+observation has a time limit: a part that hangs is given up then, however many workers there are.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class Observer:
         """The config topic; only what has come since the last look is read."""
         if config_topic is None:
             raise EosError(
-                "The config topic is not known: the workers' configurations are not readable here, or disagree."
+                "The config topic cannot be determined: the workers' configurations are not readable here, or disagree."
             )
         self._config_topic = config_topic
         return read_cluster_state(self.session.kafka, config_topic, timeout_seconds)
@@ -354,7 +354,7 @@ class _Look:
                     return rest.statuses()
             except EosError as error:
                 problems.append(error.found)
-        raise EosError("; ".join(problems[:3]) or "No worker answers, so connectors and tasks are not known.")
+        raise EosError("; ".join(problems[:3]) or "No worker answers, so connectors and tasks are unknown.")
 
     def _as_they_answer(self) -> Iterator[WorkerDescription]:
         for _ in self._cluster.workers:

@@ -1,7 +1,7 @@
-"""What connectors and tasks report of themselves, held against who is there to report it.
+"""States that connectors and tasks report, compared with the members and assignments of the group.
 
-A state in Connect's status topic outlives the worker that wrote it, and whoever writes to that topic is believed. So a
-state says something about now only if its worker answers, is a member of the group, and has that connector or task.
+A state in Connect's status topic outlives the worker that wrote it, and Connect does not check who wrote it. So a state
+is current only if its worker answers, is a member of the group, and has that connector or task.
 """
 
 from __future__ import annotations

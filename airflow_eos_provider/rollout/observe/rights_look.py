@@ -1,4 +1,4 @@
-"""The rights that a roll asks for beside those that the group needs already, and whether they are there."""
+"""Which further rights a roll needs, and whether the principals have them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How the topics stand that a Connect group writes: plain values, and what can be known only from several looks.
+"""Progress of the topics that a Connect group writes: plain values, and changes between polls.
 
-The end of a partition is asked for twice, uncommitted and committed: where they differ, a transaction is open there.
-That it stays so, and that a source goes on, is seen between two looks, so :class:`Memory` carries them.
+Each poll reads the end of a partition twice, uncommitted and committed: where they differ, a transaction is open there.
+How long it stays open, and whether a source task makes progress, needs several polls: :class:`Memory` keeps them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Looks at the topics that a Connect group writes, again and again, at the price of three requests a look."""
+"""Polls the topics that a Connect group writes, with three requests per poll."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a roll to enabled does to the connectors: a check of the roll, and a section of its plan.
+"""Effects of a roll to enabled on the connectors: a check of the roll, and a section of its plan.
 
-Only what is certain to stop tasks that run now refuses a roll. All else is shown to whoever approves.
+A roll is refused only if it is certain to stop tasks that run now. All other effects are shown to the approver.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ The order follows a measurement (``tests/benchmarks/order_of_restarts.py``, docs
 * When the leader itself goes, its successor remembers nothing, so it assigns everything at once; a delay that was
   already running ends as well.
 
-So the leader of the moment is restarted first, again and again. Who leads next is up to the broker, though; where no
-pending worker leads, one of them is restarted all the same, and the leader, which is done already, once more after
-it, to end a delay that would last longer than that restart.
+So each restart takes the current leader, if it is pending. The broker chooses the next leader, though: where no pending
+worker leads, a pending one is restarted, and then the leader, which is done already, once more, if that ends the delay
+sooner than waiting.
 
-Workers that are not ready come before all others, for they hold no tasks and may be what keeps the group from being
-whole (as in Strimzi's ``KafkaConnectRoller``).
+Workers that are not ready come before all others: they run no tasks and may be the reason why the group is incomplete
+(as in Strimzi's ``KafkaConnectRoller``).
 """
 
 from __future__ import annotations
@@ -129,5 +129,5 @@ def predict(worker_id: str, observation: Observation) -> TaskDowntime:
         worst = RESTART_SECONDS + delay_seconds
         otherwise = f"the rebalance delay of {delay_seconds:.0f} s"
     return TaskDowntime(
-        worker_id, tasks, RESTART_SECONDS, worst, f"no delay if it leads when its turn comes, else {otherwise}"
+        worker_id, tasks, RESTART_SECONDS, worst, f"no delay if it leads when its turn comes, otherwise {otherwise}"
     )

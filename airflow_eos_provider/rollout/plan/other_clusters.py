@@ -2,7 +2,7 @@
 
 Below ``enabled`` such a connector has its offsets in the workers' global topic, unless it names a topic of its own. In
 the mode ``enabled`` its task writes them with its producer, so they are in the producer's cluster; it reads them with
-the overrides of its consumer, and its zombies are fenced with those of its admin client
+its consumer's overrides, and its zombies are fenced with its admin client's overrides
 (``Worker.offsetStoreForExactlyOnceSourceTask`` and ``fenceZombies``, Connect 4.3.1).
 """
 
@@ -50,19 +50,19 @@ def _problem(name: str, found: ClientClusters) -> tuple[str, str] | None:
     if found.admin != found.producer:
         return (
             f"its producers write to the Kafka cluster {found.producer} and would be fenced in {found.admin}: a zombie "
-            "task could go on writing",
+            "task could continue to write",
             f"set {OVERRIDES['admin']} to the addresses of {OVERRIDES['producer']}",
         )
     if found.consumer != found.producer:
         return (
             f"its offsets would be written to the Kafka cluster {found.producer} and read from {found.consumer}, so "
-            "what it goes on from is no part of its transactions",
+            "the offsets that it resumes from are not part of its transactions",
             f"set {OVERRIDES['consumer']} to the addresses of {OVERRIDES['producer']}",
         )
     if found.producer != found.workers and not found.has_own_topic:
         return (
             f"its offsets are in the workers' Kafka cluster {found.workers}; in the mode enabled its tasks read them "
-            f"in {found.producer}, find none, and begin anew",
+            f"in {found.producer}, find none, and start from the beginning",
             f"move its offsets there first: 'eos offsets migrate {name} --to own'",
         )
     return None

@@ -1,8 +1,8 @@
-"""A plan: what one roll will change, in a form that is shown, hashed, approved and only then applied.
+"""A plan: the changes of one roll, in a form that is shown, hashed, approved and only then applied.
 
-The hash covers the roster, config digests, current and target modes, changed properties, versions, and what is executed
-to start each worker. It does not cover leader, placement and order, which move by themselves and are decided when the
-roll acts.
+The hash covers the roster, config digests, current and target modes, changed properties, versions, and the start
+command of each worker. It does not cover leader, placement and order: these change by themselves, and the roll decides
+by their current state.
 """
 
 from __future__ import annotations
@@ -243,28 +243,28 @@ class Plan(HashedPlan):
         lines += ["", "```diff", *self.diff(), "```", ""]
         executed = self.executed()
         if executed:
-            lines += ["What starts them:", "", *(f"- {code_span(line, 1_000)}" for line in executed), ""]
+            lines += ["Start commands:", "", *(f"- {code_span(line, 1_000)}" for line in executed), ""]
         lines += [
-            f"{code_span(edit.name)} serves {', '.join(map(code_span, edit.workers))}: it is written once, with the "
-            f"first of them. Whichever of them restarts after that, for any reason, comes back in {self.target}. "
-            "If one does not pass its gate, it is put back for all of them. "
+            f"{code_span(edit.name)} serves {', '.join(map(code_span, edit.workers))}: the roll writes it once, with "
+            f"the first of them. Each of them that restarts after that, for any reason, starts in {self.target}. If "
+            "one does not pass its gate, the roll restores the file for all of them. "
             for edit in self.edits
             if edit.is_shared and edit.before != edit.after
         ]
         if self.is_downgrade and any(change.mode == Mode.ENABLED for change in self.workers):
             lines.append(
-                "Exactly-once is given up with the first worker that leaves `enabled`: what is written from then on "
-                "may come twice, nothing is lost. "
+                "Exactly-once ends with the first worker that leaves `enabled`: records written from then on may be "
+                "duplicated, none are lost. "
             )
         if self.puts_back:
             lines.append(
-                f"`{ISOLATION_PROPERTY}`, which an earlier roll has set temporarily, gets its former value again: an "
-                "enabled worker reads committed without it. "
+                f"This roll restores the former value of `{ISOLATION_PROPERTY}`, which an earlier roll set "
+                "temporarily: an enabled worker reads committed without it. "
             )
         if self.connectors.summary:
-            lines += [f"What it does to the connectors: {one_line(self.connectors.summary)}", ""]
+            lines += [f"Effects on the connectors: {one_line(self.connectors.summary)}", ""]
             lines += [*(f"- {code_span(line, LINE_CHARACTERS)}" for line in self.connectors.lines), ""]
-        lines.append("One worker at a time; the leader of the moment goes first, since its tasks wait for no delay.")
+        lines.append("One worker at a time, the current leader first: its tasks wait for no rebalance delay.")
         return "\n".join(lines)
 
     def executed(self) -> list[str]:
@@ -300,9 +300,9 @@ class Plan(HashedPlan):
         if now.hash == self.hash:
             return
         raise PlanMovedError(
-            f"The cluster has moved since plan {self.short_hash} was made:\n"
+            f"The cluster has changed since plan {self.short_hash} was made:\n"
             + "\n".join(f"  - {line}" for line in _differences(self, now)),
-            remedy="Look at what has changed, then make a new plan and apply that one.",
+            remedy="Check these changes, then make a new plan and apply it.",
         )
 
 

@@ -1,6 +1,6 @@
 """An edit of a plan: written once, however many workers it serves, while each of them is restarted by itself.
 
-So a worker's own step does not tell what the edit holds. The last result of any worker that the edit serves does.
+So the content follows from the last result of any worker that the edit serves, not from one worker's own step.
 """
 
 from __future__ import annotations

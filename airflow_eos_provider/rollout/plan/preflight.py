@@ -109,7 +109,7 @@ def own_workers(workers: Iterable[WorkerDescription]) -> Check:
         return failed(
             name,
             f"{worker_id} belongs to {service.name}, which cannot be rolled from here: {service.why}",
-            f"{service.instead}; what only reads (eos status, preflight, offsets list) goes on working as far as its "
+            f"{service.instead}; commands that only read (eos status, preflight, offsets list) work as far as its "
             "REST API and its brokers answer",
         )
     return passed(name, "no worker has an address of a managed service")
@@ -126,13 +126,13 @@ def roster(observation: Observation, target: Mode, settings: RolloutSettings) ->
     if observation.group is None:
         return inconclusive(name, observation.group_problem or "the group is not readable")
     if not observation.group.is_stable:
-        return inconclusive(name, f"the members are not known while the group is in state {observation.group.state}")
+        return inconclusive(name, f"the members are unknown while the group is in state {observation.group.state}")
     for member, described in observation.aliases.items():
         return failed(
             name,
             f"{member}, a member of the group, and {described} of the cluster description are the same port under two "
             "names",
-            f"write its url as it is advertised: {observation.members[member].url.rstrip('/')}",
+            f"write the advertised url in the cluster file: {observation.members[member].url.rstrip('/')}",
         )
     if observation.unknown_members:
         return failed(
@@ -155,7 +155,7 @@ def roster(observation: Observation, target: Mode, settings: RolloutSettings) ->
             name,
             f"{worker.worker_id} answers, but no process of it is found ({worker.facts.running.detail}), and no member "
             "of the group has its address",
-            "write its url as it advertises it, not a proxy's; or correct group_id and where it runs",
+            "write the url that it advertises, not a proxy's; or correct group_id and where it runs",
         )
     if observation.lost:
         dead = observation.lost[0]
@@ -199,12 +199,12 @@ def protocol(observation: Observation, target: Mode, settings: RolloutSettings) 
     name = "protocol"
     spoken = observation.group.protocol if observation.group else ""
     if spoken in ("", PROTOCOLS[-1]):  # unknown in mid-rebalance; that is the group's check
-        return passed(name, spoken or "not known")
+        return passed(name, spoken or "unknown")
     property_value = "eager" if spoken == EAGER else spoken
     return passed(
         name,
-        f"connect.protocol={property_value}: requests between workers are not signed, so whoever reaches a worker's "
-        f"REST port may have running tasks fenced; {PROTOCOLS[-1]} on all workers ends that",
+        f"connect.protocol={property_value}: requests between workers are not signed, so any client that reaches a "
+        f"worker's REST port can have running tasks fenced; set {PROTOCOLS[-1]} on all workers to prevent that",
     )
 
 
@@ -343,13 +343,13 @@ def offset_readers(observation: Observation, target: Mode, settings: RolloutSett
     if readers:
         return failed(
             name,
-            f"{', '.join(readers)} would read them uncommitted: beside the first enabled worker, what an aborted "
-            "transaction left there is taken for progress, and records are lost",
+            f"{', '.join(readers)} would read them uncommitted: as soon as one worker is enabled, they treat the "
+            "offsets of an aborted transaction as progress, and records are lost",
             f"'eos plan --to preparing' once more: it sets {ISOLATION_PROPERTY}={READ_COMMITTED}",
         )
     readers = uncommitted_readers(observation)
     if readers:
-        return passed(name, f"{', '.join(readers)} would read them uncommitted; the end of this roll ends that")
+        return passed(name, f"{', '.join(readers)} would read them uncommitted until this roll is done")
     return passed(name, "every worker reads them committed")
 
 
@@ -376,7 +376,7 @@ def ownership(observation: Observation, target: Mode, settings: RolloutSettings)
             found = "; ".join(obstacle.what for obstacle in in_the_way)
             remedies = dict.fromkeys(obstacle.remedy for obstacle in in_the_way)
             return failed(name, f"{worker.worker_id}: {found}", "; ".join(remedies))
-    return passed(name, "each may be restarted from here, and its configuration be changed")
+    return passed(name, "eos can restart each worker and change its configuration from here")
 
 
 def takeover(observation: Observation, target: Mode, settings: RolloutSettings, left_down: Mapping[str, str]) -> Check:
@@ -408,7 +408,7 @@ def connectors(observation: Observation, target: Mode, settings: RolloutSettings
         return inconclusive(
             "connectors",
             f"the task configs of {', '.join(incomplete)} are not complete in the config topic",
-            "write its configuration once more (PUT it as it is), or delete it; Connect starts none of its tasks",
+            "send its configuration again, unchanged (PUT), or delete it; Connect starts none of its tasks",
         )
     strange = _strange_reports(observation)
     if strange is not None:

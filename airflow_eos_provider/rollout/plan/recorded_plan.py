@@ -1,6 +1,6 @@
-"""Plans as the journal has them, also of earlier versions: shown and followed back, applied only if made by this one.
+"""Plans in the journal, also of earlier versions: all can be shown, only those of this version can be applied.
 
-A plan's hash is over all of its fields, so one that had fewer of them keeps the hash that it was recorded with.
+A plan's hash covers all of its fields, so a plan with fewer fields keeps its recorded hash.
 """
 
 from __future__ import annotations

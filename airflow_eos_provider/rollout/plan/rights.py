@@ -21,18 +21,18 @@ def rights(report: AclReport | None) -> Check:
     :param report: of the rights that the target asks for in addition; None where it asks for none.
     """
     if report is None:
-        return passed(NAME, "this roll asks for no further ones")
+        return passed(NAME, "this roll needs no further ones")
     if not report.has_authorizer:
         return passed(NAME, "the brokers have no authorizer")
     if report.lacking:
         said = "; ".join(f"{each.rule} ({each.rule.part}; {each.because})" for each in report.lacking[:_SHOWN])
         more = f"; and {len(report.lacking) - _SHOWN} more" if len(report.lacking) > _SHOWN else ""
         lines = kafka_acls_lines([each.rule.acl for each in report.lacking if not each.denials])
-        denied = ["take back what denies it"] if any(each.denials for each in report.lacking) else []
+        denied = ["remove the ACLs that deny it"] if any(each.denials for each in report.lacking) else []
         return failed(NAME, f"missing: {said}{more}", "; ".join([*denied, *lines, "or 'eos acl grant'"]))
     if report.unknown or not report.findings:
         reasons = [each.because for each in report.unknown] or list(report.notes) or ["nothing could be asked"]
         said = "; ".join(dict.fromkeys(reasons[:_SHOWN]))
-        return passed(NAME, f"not known whether they are there: {said}. 'eos acl check' tries them")
+        return passed(NAME, f"eos cannot tell whether they exist: {said}. 'eos acl check' tries them")
     tried = sum(each.source is Source.ATTEMPT for each in report.findings)
-    return passed(NAME, f"{len(report.findings)} further ones are there, {tried} of them tried")
+    return passed(NAME, f"{len(report.findings)} further ones exist, {tried} of them tried")

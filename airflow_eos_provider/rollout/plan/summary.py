@@ -1,6 +1,6 @@
-"""A plan in a few lines, however many workers it has: what has to be known before it is approved.
+"""A plan in a few lines, however many workers it has, for its approval.
 
-Airflow shows the buttons below the text of a question, so a text that grows with the workers pushes them out of sight.
+Airflow shows the buttons below the text of a question, so a text that grows with the workers pushes them off screen.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def summary(plan: Plan) -> list[str]:
     concerned = sum(change.kind is not ChangeKind.NONE for change in plan.workers)
     sentences = [f"{concerned} of {len(plan.workers)} workers, one at a time.", _downtime(plan)]
     if plan.is_downgrade and any(change.mode == Mode.ENABLED for change in plan.workers):
-        sentences.append("**Exactly-once is given up** with the first worker that leaves `enabled`.")
+        sentences.append("**Exactly-once ends** with the first worker that leaves `enabled`.")
     if any(edit.is_shared and edit.before != edit.after for edit in plan.edits):
         sentences.append("One configuration serves several workers: it is written for all of them with the first.")
     if programs := {change.start[0] for change in plan.workers if change.kind in _STARTING and change.start}:

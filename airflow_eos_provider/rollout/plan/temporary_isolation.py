@@ -1,9 +1,9 @@
-"""Whose ``isolation.level`` is it: the worker owner's, or one that a roll has set for the way?
+"""Who set ``isolation.level``: the worker's owner, or a roll, temporarily?
 
-The journal answers. Each rollout has in its plan the digest of a worker's file before and after, and what it set there.
-From the file as it is now the digests are followed back, roll by roll, to the one that set the property. Where the
-chain breaks, the file was edited since, and the property is treated as the owner's setting; so it is when the journal
-was removed. A property that stays does no harm (``properties.py``).
+The journal answers. The plan of each rollout has the digests of a worker's file before and after, and the properties
+that it set. From the current file the digests lead back, roll by roll, to the roll that set the property. If the chain
+breaks, the file was edited since, and the property counts as the owner's; so it does if the journal was removed. A
+property that stays does no harm (``properties.py``).
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
 """The worker properties that a roll sets: the mode, and how a worker that is not enabled reads source offsets.
 
 A worker reads its offsets topic ``read_committed`` only when it is enabled (``KafkaOffsetBackingStore``; 4.3.1). In
-preparing or disabled it takes the offsets of a transaction that was aborted, or is still open, for progress, and what
-stands between the last commit and those offsets is never read again: lost, not duplicated. That bites whenever such a
-worker takes a task over from an enabled one, on the way down and in the mixed phase of the way up.
+preparing or disabled it treats the offsets of an aborted or open transaction as progress, and never reads the records
+between the last commit and those offsets: they are lost, not duplicated. This happens when such a worker takes over a
+task from an enabled one, during a downgrade and in the mixed phase of an upgrade.
 
 The consumer is made from the worker's own properties, so ``isolation.level=read_committed`` there closes the gap
-(``consumer.isolation.level`` does not; that is for sinks). The config topic is read with it too, which is right as
-well: an enabled leader writes it in transactions. So every roll to a mode below enabled carries that property along, in
-the plan's diff and under its hash.
+(``consumer.isolation.level`` does not; that is for sinks). The worker reads the config topic with it, too, which is
+right: an enabled leader writes it in transactions. So every roll to a mode below enabled sets that property, in the
+plan's diff and under its hash.
 
-It is set for the way only. The edit that makes a worker enabled puts it back as it was, which costs no restart of its
-own and is safe at that very moment: for an enabled worker Connect forces the same value on the offsets and the config
-topic, and the workers that still wait for their turn keep theirs. On the way down it has to stay, also at the end: what
-was never committed goes on standing in the offsets topic for as long as compaction leaves it there. A setting
-of the worker's owner is left alone everywhere; whose it is, the journal says (``temporary_isolation.py``).
+The setting is temporary. The edit that makes a worker enabled restores the former value, which needs no restart of its
+own and is safe: for an enabled worker Connect forces the same value on the offsets and the config topic, and the
+workers that still wait for their turn keep theirs. After a downgrade the setting stays, because uncommitted offsets
+remain in the offsets topic until compaction removes them. A roll never changes a setting of the worker's owner; the
+journal shows whose it is (``temporary_isolation.py``).
 """
 
 from __future__ import annotations

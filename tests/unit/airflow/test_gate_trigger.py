@@ -209,7 +209,7 @@ class Look:
     def __init__(self, *answers: str | Exception | None, seconds: float = 0.0) -> None:
         self.answers = list(answers)
         self.seconds = seconds
-        self.status_line = "10 of 11 conditions hold"
+        self.status_line = "10 of 11 checks pass"
         self.gate = replace(wait_until(), failed_tasks_restarted=True)
         self.threads: set[int] = set()
 

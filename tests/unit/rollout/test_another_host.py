@@ -256,7 +256,7 @@ def test_a_worker_that_fails_has_the_settings_of_all_put_back_and_the_error_says
     with pytest.raises(GateFailedError) as failed:
         roll.run()
     assert f"run 2 of {W3} ended at once" in str(failed.value)
-    assert "template connect serves 3 workers and was put back for all of them" in str(failed.value)
+    assert "template connect serves 3 workers and was restored for all of them" in str(failed.value)
     assert f"{W1} runs preparing, {W2} runs disabled" in str(failed.value)
     assert supervisor.mode is DISABLED
     assert running_modes(world) == {W1: PREPARING, W2: DISABLED, W3: DISABLED}
@@ -279,8 +279,8 @@ def test_a_restore_that_fails_says_how_the_worker_and_its_settings_are_and_which
     for _ in range(2):  # taken up again while the cause is still there
         with pytest.raises(GateFailedError) as failed:
             roll.run()
-        assert f"Now {W1} does not run, and this roll has stopped it" in str(failed.value)
-        assert "the settings template connect still holds what the roll wrote (preparing)" in str(failed.value)
+        assert f"Now {W1} does not run: this roll stopped it" in str(failed.value)
+        assert "the settings template connect still has the roll's content (preparing)" in str(failed.value)
         assert "no space left" in str(failed.value)
         assert failed.value.remedy == f"Remove the cause, then 'eos rollout resume r1': it restores {W1} and starts it."
         assert roll.failed_state is RolloutState.FAILED
@@ -300,7 +300,9 @@ def test_settings_that_are_edited_pause_a_roll_that_has_changed_something_and_re
     plan = world.plan()
     supervisor.rendered = Mode.ENABLED  # neither as they were nor as planned
     roll, _ = roll_of(world, plan)
-    with pytest.raises(RolloutPausedError, match="neither as planned nor as this roll left it: it was edited"):
+    with pytest.raises(
+        RolloutPausedError, match="differs from the plan and from this roll's own changes: it was edited"
+    ):
         roll.run()
     assert supervisor.done == ["write preparing", f"restart {W1}"]
     with pytest.raises(PlanMovedError, match="it was edited"):
@@ -314,7 +316,7 @@ def test_an_announcement_is_withdrawn_if_the_settings_could_not_be_written_and_n
     world = World(supervisor)
     plan = world.plan()
     roll, journal = roll_of(world, plan)
-    with pytest.raises(RolloutPausedError, match=r"so it was not restarted: .*no space left"):
+    with pytest.raises(RolloutPausedError, match=r"so the worker was not restarted: .*no space left"):
         roll.run()
     assert [step.status for step in journal.steps] == [StepStatus.INTENT]
     assert (journal.withdrawn, roll.steps, supervisor.done) == ([(W1, None)], {}, [])
@@ -352,7 +354,9 @@ def test_a_host_that_cannot_be_reached_pauses_the_roll_and_its_worker_is_not_res
     plan = world.plan()
     supervisor.unreachable = {W3}
     roll, journal = roll_of(world, plan)
-    with pytest.raises(RolloutPausedError, match="not known whether it was restarted: the supervisor does not answer"):
+    with pytest.raises(
+        RolloutPausedError, match="eos cannot tell whether it was restarted: the supervisor does not answer"
+    ):
         roll.run()
     assert supervisor.done == ["write preparing", f"restart {W1}"]
     assert journal.steps[-1].status is StepStatus.INTENT

@@ -286,7 +286,7 @@ def test_the_look_that_no_plan_fits_says_what_has_moved(described: ConnectCluste
     shown = controller.replan(Mode.PREPARING)
     cluster.edit_file("w1:8083", Mode.ENABLED)
     looks.count = 0
-    with pytest.raises(PlanMovedError, match="No plan"):
+    with pytest.raises(PlanMovedError, match="no longer fits the cluster"):
         controller.find_plan(shown.hash)
     with pytest.raises(PlanMovedError, match="of w1:8083 was edited"):
         shown.require_unmoved(controller.replan(shown.target))

@@ -59,7 +59,7 @@ def test_the_plan_has_one_edit_for_all_that_it_serves(cluster: Any) -> None:
     ]
     assert plan.diff()[0] == f"--- {SHARED}  ({W1}, {W2})"
     assert sum(line.startswith("---") for line in plan.diff()) == 2
-    assert f"`{SHARED}` serves `{W1}`, `{W2}`: it is written once" in plan.markdown()
+    assert f"`{SHARED}` serves `{W1}`, `{W2}`: the roll writes it once" in plan.markdown()
     assert Plan.from_dict(plan.to_dict()) == plan
 
 

@@ -365,7 +365,7 @@ def test_an_edited_file_is_refused_even_of_a_worker_in_the_middle_of_its_roll(ro
 def test_a_file_that_each_start_writes_anew_is_named_as_that(roll: Roll) -> None:
     obstacle = Obstacle("change", "each start writes it (ExecStartPre=render)", "change the template")
     roll.cluster.facts(W2, digest="edited", obstacles=(obstacle,))
-    assert roll.next().reason.endswith("nor as this roll left it: each start writes it (ExecStartPre=render)")
+    assert roll.next().reason.endswith("from this roll's own changes: each start writes it (ExecStartPre=render)")
 
 
 def test_a_file_that_cannot_be_read_pauses(roll: Roll) -> None:

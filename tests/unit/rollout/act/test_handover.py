@@ -298,7 +298,7 @@ def elsewhere(gate: Any, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
 def test_the_task_is_called_when_the_gate_holds_as_far_as_can_be_seen(elsewhere: Elsewhere) -> None:
     look = elsewhere.look(gate_until())
     assert [look.look() for _ in range(3)] == [None, None, "seen remotely, the gate's answer is pass"]
-    assert "conditions hold" in look.status_line
+    assert "checks pass" in look.status_line
     assert look.gate.hold.snapshot
 
 

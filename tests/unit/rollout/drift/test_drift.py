@@ -123,7 +123,7 @@ def test_a_worker_under_two_names_is_one_finding_and_none_is_missing(enabled: An
     assert found.what.startswith(
         f"127.0.0.1:8083, a member of the group, and {W2} of the cluster file are the same port"
     )
-    assert found.remedy.endswith("as it is advertised: http://127.0.0.1:8083")
+    assert found.remedy.endswith("write the advertised url in the cluster file: http://127.0.0.1:8083")
 
 
 def test_an_unknown_member_is_told_with_what_it_says_of_itself(enabled: Any, expected: Expected) -> None:
@@ -131,7 +131,7 @@ def test_an_unknown_member_is_told_with_what_it_says_of_itself(enabled: Any, exp
     found = only(find_drift(enabled.observe(), expected, [UnknownMember("x:8083", False)]))
     assert (found.kind, found.subject) == (DriftKind.UNKNOWN_MEMBER, "x:8083")
     assert "not enabled" in found.what
-    assert "exactly-once does not hold" in found.remedy
+    assert "there is no exactly-once" in found.remedy
     silent = only(find_drift(enabled.observe(), expected))
     assert "enabled" not in silent.what
     assert silent.key == found.key
@@ -198,7 +198,7 @@ def test_new_permissions_of_a_file_whose_content_is_right_are_no_drift(enabled: 
 def test_a_file_put_back_after_the_start_leaves_a_worker_to_be_restarted(enabled: Any, expected: Expected) -> None:
     declared = replace(enabled.workers[W1].facts.declared, modified_at=NOW, changed_at=NOW)
     found = only(find_drift(enabled.facts(W1, declared=declared).observe(), expected))
-    assert "may still run with what stood there before" in found.remedy
+    assert "may still run with the former content" in found.remedy
 
 
 def test_a_file_that_cannot_be_read_is_a_doubt(enabled: Any, expected: Expected) -> None:
@@ -233,7 +233,7 @@ def test_what_a_rollout_under_way_does_is_no_drift(cluster_in: Any) -> None:
     cluster.roll(W1, Mode.ENABLED, at=NOW).prove(W1, ModeVerdict.UNKNOWN).stop(W2).edit_file(W3, Mode.ENABLED)
     drift = find_drift(cluster.observe(), expected)
     assert drift.verdict is Verdict.PASS
-    assert "is under way" in drift.describe()
+    assert "is running; no other drift" in drift.describe()
 
 
 @pytest.mark.parametrize("kind", ["unknown member", "mode", "file"])

@@ -117,7 +117,7 @@ def test_a_connector_without_tasks_is_fine_for_a_moment_and_while_it_shall_not_r
             lambda c: c.facts(W2, properties={**c.workers[W2].facts.properties, "config.storage.topic": "${file:a:b}"}),
             "a config provider supplies config.storage.topic (${file:a:b} in the configuration of w2:8083)",
         ),
-        (lambda c: c.see(took_seconds=12.0), "this look took 12 s: its parts are not of one moment"),
+        (lambda c: c.see(took_seconds=12.0), "this observation took 12 s: its parts are from different moments"),
         (
             lambda c: c.status("file", worker_id=FOREIGN).task("file", 0, worker_id=FOREIGN),
             "w9:8083 reports, but is no member of the group: connector file RUNNING, task file-0 RUNNING",
@@ -150,7 +150,7 @@ def test_a_connector_without_tasks_is_fine_for_a_moment_and_while_it_shall_not_r
         (lambda c: c.see(config=None, config_problem="held back"), "held back"),
         (lambda c: c.see(statuses=None, statuses_problem="no REST"), "no REST"),
         (lambda c: c.see(logs=None, logs_problem="no leader"), "no leader"),
-        (lambda c: c.see(logs=LogView(unreadable=frozenset({"orders"}))), "what is open in orders cannot be seen"),
+        (lambda c: c.see(logs=LogView(unreadable=frozenset({"orders"}))), "open transactions in orders cannot be read"),
         (
             lambda c: c.connector("file", inconsistent=True),
             "the task configurations of connector file in the config topic are incomplete",
@@ -162,7 +162,7 @@ def test_a_connector_without_tasks_is_fine_for_a_moment_and_while_it_shall_not_r
         ),
         (
             lambda c: taskless(c, task_set=TaskSet(0, 20, {})),
-            "connector file is RUNNING and has no task: it has asked for none since",
+            "connector file is RUNNING and has no task: it has requested none since",
         ),
         (lambda c: taskless(c), "connector file is RUNNING and has no task: 1 task should have started since"),
         (
@@ -210,8 +210,8 @@ def test_two_neighbouring_modes_are_a_roll_under_way(cluster: Any) -> None:
 
 def test_disabled_beside_enabled_is_told_for_what_it_is(cluster: Any) -> None:
     modes, reading = found_in(cluster.roll(W2, Mode.ENABLED, at=NOW - 60.0))
-    assert "exactly-once does not hold" in modes
-    assert reading.startswith("beside enabled workers, w1:8083, w3:8083 would read source offsets uncommitted")
+    assert "there is no exactly-once" in modes
+    assert reading.startswith("some workers are enabled, but w1:8083, w3:8083 would read source offsets uncommitted")
 
 
 def test_workers_that_read_offsets_committed_are_fine_beside_enabled_ones(cluster_in: Any) -> None:
@@ -351,15 +351,15 @@ def by_url_only(cluster: Any, *worker_ids: str) -> None:
 
 def test_workers_of_other_machines_are_one_finding_that_says_what_is_lacking(cluster: Any) -> None:
     by_url_only(cluster, W1, W2, W3)
-    cluster.see(config=None, config_topic=None, config_problem="The config topic is not known.")
+    cluster.see(config=None, config_topic=None, config_problem="The config topic cannot be determined.")
 
     (finding,) = findings(cluster.observe())
 
     assert finding.what == (
-        "only the URL of w1:8083, w2:8083, w3:8083 is described, so these are not known: configuration, process, log "
-        "and mode, and with them the config topic, pending fencing and the rebalance delay"
+        "the cluster file has only the URL of w1:8083, w2:8083, w3:8083, so these are unknown: configuration, process, "
+        "log and mode, and with them the config topic, pending fencing and the rebalance delay"
     )
-    assert "'eos discover' finds where a worker runs" in finding.remedy
+    assert "'eos discover' finds a worker's host" in finding.remedy
 
 
 def test_a_worker_of_a_managed_service_is_watched_and_what_is_possible_there_is_said(cluster: Any) -> None:

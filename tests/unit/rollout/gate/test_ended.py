@@ -83,8 +83,8 @@ def test_it_is_said_once_when_a_worker_has_ended_and_once_when_it_is_back(gate: 
     assert look() == []
     gate.cluster.kill(W3)
     (line,) = look()
-    assert line.startswith(f"{W3} has ended, and not by this roll, which waits for it: start {W3}: connect ")
+    assert line.startswith(f"{W3} has ended, and not by this roll. The roll waits for it: start {W3}: connect ")
     assert look() == []
     gate.cluster.start(W3, at=gate.cluster.at)
-    assert look() == [f"{W3} runs again; the roll goes on when it is a healthy member."]
+    assert look() == [f"{W3} runs again; the roll continues when it is a healthy member."]
     assert look() == []

@@ -257,13 +257,13 @@ def test_the_status_line_says_what_is_awaited_and_until_when(watch: Watch, gate:
     gate.cluster.task("mirror", 1, state="UNASSIGNED")
     poll(watch, gate, NOW)
     line = watch.status_line()
-    assert line.startswith("10 of 11 conditions hold; awaiting states: task mirror-1 is UNASSIGNED")
+    assert line.startswith("10 of 11 checks pass; awaiting states: task mirror-1 is UNASSIGNED")
     assert "(until " in line
 
 
 def test_the_status_line_says_that_all_holds_and_is_watched(watch: Watch, gate: Any) -> None:
     poll(watch, gate, NOW)
-    assert watch.status_line() == "all 11 conditions hold; watching for 5 s that they stay so"
+    assert watch.status_line() == "all 11 checks pass; confirming that for 5 s"
 
 
 # the task downtime

@@ -98,11 +98,11 @@ def test_the_addresses_that_a_worker_gives_all_clients_count_where_a_connector_g
 @pytest.mark.parametrize(
     ("addresses", "problem"),
     [
-        ("nowhere:9092", "the Kafka cluster of its producer, nowhere:9092, is not known: no broker answers"),
+        ("nowhere:9092", "the Kafka cluster of its producer, nowhere:9092, cannot be determined: no broker answers"),
         (
             "${file:/etc/kafka:servers}",
-            "the Kafka cluster of its producer, ${file:/etc/kafka:servers}, is not known: a config provider supplies "
-            "the addresses",
+            "the Kafka cluster of its producer, ${file:/etc/kafka:servers}, cannot be determined: a config provider "
+            "supplies the addresses",
         ),
     ],
 )

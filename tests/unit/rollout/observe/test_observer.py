@@ -161,7 +161,7 @@ def test_a_worker_that_hangs_is_named_and_holds_nothing_else_up(silent: int) -> 
     problems = {worker.rest_problem or "" for worker in observation.workers}
     assert len(problems) == WORKERS
     assert {problem.partition("did not answer")[2] for problem in problems} == {" GET / within 0.5 s."}
-    assert observation.statuses_problem == "No worker answers, so connectors and tasks are not known."
+    assert observation.statuses_problem == "No worker answers, so connectors and tasks are unknown."
 
 
 def test_hosts_that_hang_are_named_and_leave_time_for_what_is_read_after_them(

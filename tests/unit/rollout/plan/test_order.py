@@ -58,7 +58,7 @@ def test_anothers_tasks_stand_for_two_restarts_where_the_leader_is_restarted_to_
     assert (prediction.tasks, prediction.best_seconds, prediction.worst_seconds) == (2, 15.0, 30.0)
     assert str(prediction) == (
         "about 15 s, at worst 30 s: no delay if it leads when its turn comes, "
-        "else the leader is restarted once more to end the rebalance delay of 300 s"
+        "otherwise the leader is restarted once more to end the rebalance delay of 300 s"
     )
 
 
@@ -79,7 +79,7 @@ def test_the_delay_is_the_leaders_setting(cluster: Any) -> None:
     delay(cluster, W1, "3000")
     delay(cluster, W2, "60000")
     assert predict(W2, cluster.observe()).worst_seconds == 18.0
-    assert "else the rebalance delay of 3 s" in str(predict(W2, cluster.observe()))
+    assert "otherwise the rebalance delay of 3 s" in str(predict(W2, cluster.observe()))
 
 
 @pytest.mark.parametrize("leader_is", ["unknown", "not described"])

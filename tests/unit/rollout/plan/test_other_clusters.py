@@ -21,8 +21,8 @@ ALL_THERE = ClientClusters(HERE, THERE, THERE, THERE, has_own_topic=True)
 @pytest.mark.parametrize(
     ("clients", "evidence"),
     [
-        (replace(ALL_THERE, has_own_topic=False), "find none, and begin anew"),
-        (replace(ALL_THERE, consumer=HERE), "is no part of its transactions"),
+        (replace(ALL_THERE, has_own_topic=False), "find none, and start from the beginning"),
+        (replace(ALL_THERE, consumer=HERE), "are not part of its transactions"),
         (replace(ALL_THERE, admin=HERE), "would be fenced in kafka-1"),
         (replace(ALL_THERE, producer=HERE, consumer=HERE), "would be fenced in kafka-2"),
         (replace(ALL_THERE, producer=HERE, admin=HERE), "read from kafka-2"),

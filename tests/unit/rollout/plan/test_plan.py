@@ -409,6 +409,6 @@ def test_a_plan_that_takes_some_down_and_none_up_is_a_downgrade(cluster_in: Any)
 
 
 def test_whoever_approves_a_downgrade_reads_what_is_given_up(cluster_in: Any) -> None:
-    assert "Exactly-once is given up" in cluster_in(ENABLED).plan(PREPARING).markdown()
-    assert "given up" not in cluster_in(PREPARING).plan(DISABLED).markdown()
-    assert "given up" not in cluster_in(PREPARING).plan(ENABLED).markdown()
+    assert "Exactly-once ends with the first worker" in cluster_in(ENABLED).plan(PREPARING).markdown()
+    assert "Exactly-once ends" not in cluster_in(PREPARING).plan(DISABLED).markdown()
+    assert "Exactly-once ends" not in cluster_in(PREPARING).plan(ENABLED).markdown()

@@ -93,9 +93,9 @@ def test_a_healthy_cluster_may_be_rolled_to_preparing(cluster: Any) -> None:
         "worker files": "3 edits for 3 workers, one group",
         "shared settings": "group lab, config topic connect-configs",
         "modes": "w1:8083 disabled, w2:8083 disabled, w3:8083 disabled",
-        "processes": "each may be restarted from here, and its configuration be changed",
+        "processes": "eos can restart each worker and change its configuration from here",
         "source offsets": "each worker of the roll will read them committed",
-        "rights": "this roll asks for no further ones",
+        "rights": "this roll needs no further ones",
         "downtime": "3 workers run, one restarts at a time",
         "other clusters": "asked when exactly-once begins",
         "connectors": "3 connectors, 5 tasks",
@@ -400,7 +400,7 @@ def test_a_group_that_was_prepared_by_hand_has_to_be_prepared_by_a_roll_first(cl
 def test_where_one_is_enabled_already_the_shortest_way_out_is_onwards(cluster_in: Any) -> None:
     result = check(by_hand(cluster_in(PREPARING), W2, W3).roll(W1, ENABLED, at=1.0), ENABLED)
     assert not_passed(result) == {}
-    assert "the end of this roll ends that" in answer(result, "source offsets").evidence
+    assert "uncommitted until this roll is done" in answer(result, "source offsets").evidence
 
 
 def test_a_lone_worker_takes_nothing_over_from_an_enabled_one(cluster_in: Any) -> None:

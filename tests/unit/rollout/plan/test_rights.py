@@ -27,20 +27,20 @@ def test_a_denial_has_no_line_that_mends_it() -> None:
     denial = Acl("User:*", Operation.ALL, Resource.TRANSACTIONAL_ID, "*", is_denial=True)
     check = rights(report(Answer.MISSING, Source.ACLS, denial))
     assert check.verdict is Verdict.FAIL
-    assert "take back what denies it" in check.remedy
+    assert "remove the ACLs that deny it" in check.remedy
     assert "kafka-acls" not in check.remedy
 
 
 def test_what_is_not_known_is_said_and_refuses_nothing() -> None:
     check = rights(report(Answer.UNKNOWN, Source.NOBODY))
     assert check.verdict is Verdict.PASS
-    assert "not known whether they are there: as seen" in check.evidence
+    assert "eos cannot tell whether they exist: as seen" in check.evidence
     nothing = rights(AclReport(has_authorizer=True, findings=(), notes=("no broker answered",)))
     assert nothing.verdict is Verdict.PASS
     assert "no broker answered" in nothing.evidence
 
 
 def test_what_is_there_passes() -> None:
-    assert rights(report(Answer.ALLOWED, Source.ATTEMPT)).evidence == "1 further ones are there, 1 of them tried"
+    assert rights(report(Answer.ALLOWED, Source.ATTEMPT)).evidence == "1 further ones exist, 1 of them tried"
     assert rights(AclReport(has_authorizer=False, findings=())).verdict is Verdict.PASS
     assert rights(None).verdict is Verdict.PASS

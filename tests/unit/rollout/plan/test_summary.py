@@ -21,7 +21,7 @@ def test_an_upgrade_says_how_many_workers_how_long_and_which_lines(cluster: Any)
     assert "3 of 3 workers, one at a time" in text
     assert "its tasks are unassigned for about" in text
     assert "+exactly.once.source.support=preparing" in text
-    assert "given up" not in text
+    assert "Exactly-once ends" not in text
     assert "several workers" not in text
 
 
@@ -33,8 +33,8 @@ def test_a_predicted_downtime_whose_bounds_read_alike_is_said_once(cluster: Any,
 
 
 def test_leaving_enabled_says_that_exactly_once_is_given_up(cluster_in: Any) -> None:
-    assert "**Exactly-once is given up**" in shown(cluster_in(Mode.ENABLED).plan(Mode.DISABLED))
-    assert "given up" not in shown(cluster_in(Mode.PREPARING).plan(Mode.DISABLED))
+    assert "**Exactly-once ends**" in shown(cluster_in(Mode.ENABLED).plan(Mode.DISABLED))
+    assert "Exactly-once ends" not in shown(cluster_in(Mode.PREPARING).plan(Mode.DISABLED))
 
 
 def test_a_shared_file_is_named_as_such(cluster: Any) -> None:

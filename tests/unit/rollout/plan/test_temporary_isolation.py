@@ -116,7 +116,7 @@ def test_the_edit_that_enables_a_worker_puts_it_back_and_says_so(cluster_in: Any
         "+isolation.level=read_uncommitted",
     ]
     assert plan.puts_back
-    assert "gets its former value again" in plan.markdown()
+    assert "restores the former value of" in plan.markdown()
     assert Plan.from_dict(plan.to_dict()) == plan
 
 
