@@ -79,11 +79,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         ("", "transactions/audit.py:Audit.to_dict"),
         ("findings[].", "transactions/audit.py:AuditFinding.to_dict"),
     ],
-    "eos transactions abort": [
-        ("", "transactions/abort.py:AbortPlan._content"),
-        ("", "transactions/abort.py:AbortPlan.to_dict"),
-        ("afterwards: ", "transactions/abort.py:AbortReport.to_dict"),
-    ],
+    "eos transactions abort": [*_CHANGE, ("report.", "changes/transactions/abort.py:AbortReport.to_dict")],
     "eos acl check": _ACL_CHECK,
     "eos acl explain": [("[].", "cli/acl.py:_explained")],
     "eos acl grant": _ACL_CHANGE,

@@ -58,3 +58,11 @@ FENCED_IDS = Leaf(
     End.BROKERS,
     FORGOTTEN,
 )
+
+ABORT_MARKER = Leaf(
+    Where.KAFKA,
+    "a newer epoch of the id, and an abort marker",
+    (),
+    "the end of a hanging transaction",
+    End.STAYS,
+)

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
+from airflow_eos_provider.changes.transactions.change import ABORT
+from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     ExitCodeOption,
-    HashOption,
     JsonOption,
     console,
     load_cluster,
     report_line,
-    require_enough_digits,
     table,
     width_for,
 )
@@ -29,8 +29,7 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted, duration, sentence
 from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
 from airflow_eos_provider.kafka.admin.open_transactions import Place
-from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
-from airflow_eos_provider.transactions.abort import Aborter, AbortPlan
+from airflow_eos_provider.output import Output, OutputOption, print_document
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
 from airflow_eos_provider.transactions.documents import ends_document, hanging_document
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_of
@@ -242,54 +241,7 @@ transactions_app.command(
 )(audit_)
 
 
-@transactions_app.command(
-    "abort",
-    epilog=examples(
-        "eos transactions abort --topic orders --partition 3",
-        "eos transactions abort --topic orders --partition 3 --hash 3f1c09ab77d2",
-    ),
-)
-def abort(
-    topic: Annotated[str, typer.Option("--topic", help="The topic that holds it open.")],
-    partition: Annotated[int, typer.Option("--partition", min=0, help="Its partition.")],
-    start_offset: Annotated[
-        int | None, typer.Option("--start-offset", min=0, help="Of its first record; needed where several hang.")
-    ] = None,
-    fence: Annotated[
-        bool, typer.Option("--fence", help="Shut its producer out first, where that may be alive.")
-    ] = False,
-    plan_hash: HashOption = None,
-    cluster: ClusterOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """End a transaction that hangs in one partition, as aborted. Without --hash: show the plan only.
-
-    Its records in that partition are given up for good; there is no --yes for that. What a coordinator has open there
-    is refused, and what cannot be distinguished from it. It takes the right Alter or ClusterAction on the cluster, and
-    no lease: a roll may be waiting for this very end.
-    """
-    require_enough_digits(plan_hash)
-    with ConnectSession(load_cluster(cluster)) as session:
-        aborter = Aborter(session.kafka, (topic, partition), start_offset, fence=fence)
-        if not plan_hash:
-            _show_plan(aborter.plan(), as_json=as_json)
-            return
-        report = aborter.apply(plan_hash)
-    if as_json:
-        print_json(report.to_dict())
-    else:
-        after, before = _waiting(report.after), _waiting(report.plan.ends)
-        console.print(f"{topic}-{partition}: aborted. {after}; before: {before}.", soft_wrap=True)
-
-
-def _show_plan(plan: AbortPlan, *, as_json: bool) -> None:
-    if as_json:
-        print_json(plan.to_dict())
-        return
-    for line in plan.lines():
-        console.print(line, soft_wrap=True)
-    todo = f"Nothing is changed yet. To do it: the same command with --hash {plan.short_hash}"
-    console.print(todo, style="bold", soft_wrap=True)
+add_apply(transactions_app, ABORT)
 
 
 def _show_hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: ReadersLook) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_eos_provider.changes.declared import CHANGES
-from airflow_eos_provider.changes.leaf import FENCED_IDS, FORGOTTEN, End, Leaf, Where
+from airflow_eos_provider.changes.leaf import ABORT_MARKER, FENCED_IDS, FORGOTTEN, End, Leaf, Where
 
 
 def _with_changes(leaf: Leaf, *others: str) -> Leaf:
@@ -90,13 +90,7 @@ LEAVES: tuple[Leaf, ...] = (
         "offsets migrate",
         "offsets prune",
     ),
-    Leaf(
-        Where.KAFKA,
-        "a newer epoch of the id, and an abort marker",
-        ("transactions abort",),
-        "the end of a hanging transaction",
-        End.STAYS,
-    ),
+    _with_changes(ABORT_MARKER),
     Leaf(Where.KAFKA, "ACLs", ("acl grant",), "the rights that were asked for", End.REVOKE),
     Leaf(
         Where.CONNECT,

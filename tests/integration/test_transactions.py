@@ -243,7 +243,7 @@ def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(
         shown = eos.run("transactions", "list", "--hanging", "--exit-code", "--topic", TOPIC, expect=1).stdout
         (command,) = re.findall(r"'eos (transactions abort .*)' ends it", shown)
         assert command == f"transactions abort {' '.join(at(1))} --start-offset {found['start_offset']} --fence"
-        eos.run(*command.split())  # what it prints is not refused
+        assert "Nothing changed" in eos.run(*command.split(), expect=3).stderr  # what it prints can be planned
         of_status = json.loads(eos.run("status", "--json", "--exit-code", expect=1).stdout)["findings"]
         assert [command in finding["remedy"] for finding in of_status if f"{TOPIC}-1 holds" in finding["what"]] == [
             True
@@ -252,24 +252,26 @@ def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(
         refused = eos.run("transactions", "abort", *at(1), expect=3).stderr
         assert "with --fence, which shuts it out first" in " ".join(refused.split())
         abort = ("transactions", "abort", *at(1), "--fence")
-        assert "late is fenced first" in eos.run(*abort).stdout
+        shown = eos.run(*abort, "--yes", expect=3)  # records are given up: no --yes is enough
+        assert "late is fenced first" in shown.stdout
+        assert "pass --plan HASH: records that were written are given up" in " ".join(shown.stderr.split())
         as_operator = (*abort, "--cluster", operators_file)
         for kind, name, operation, words in (
             (ResourceType.BROKER, "kafka-cluster", AclOperation.ALL, "Alter (or ClusterAction) on the cluster"),
             (ResourceType.TRANSACTIONAL_ID, "late", AclOperation.WRITE, "Write on TransactionalId late"),
         ):
             with denied(lab, kind, name, operation):  # it is said before a plan is shown, and so before an approval
-                until(lambda: eos.run(*as_operator, expect=(0, 2)).returncode == 2, "the rule holds", seconds=SECONDS)
+                until(lambda: eos.run(*as_operator, expect=(2, 3)).returncode == 2, "the rule holds", seconds=SECONDS)
                 refused = eos.run(*as_operator, expect=2)
                 assert words in " ".join(refused.stderr.split())
                 assert refused.stdout == ""
-        plan = json.loads(eos.run(*abort, "--json").stdout)
-        assert "another transaction" in eos.run(*abort, "--hash", "0" * 12, expect=3).stderr
-        killed(lab, "marker", "announced", *abort, "--hash", plan["hash"])
+        plan = json.loads(eos.run(*abort, "--json", expect=3).stdout)["plan"]
+        assert "does not fit any more" in eos.run(*abort, "--plan", "0" * 12, expect=3).stderr
+        killed(lab, "marker", "announced", *abort, "--plan", plan["hash"])
         # It is fenced, and its producer can write nothing more: no reason to fence it again.
-        plan = json.loads(eos.run("transactions", "abort", *at(1), "--json").stdout)
-        done = eos.run("transactions", "abort", *at(1), "--hash", plan["hash"], "--json").stdout
-        assert json.loads(done)["after"]["waiting"] == 0
+        plan = json.loads(eos.run("transactions", "abort", *at(1), "--json", expect=3).stdout)["plan"]
+        done = eos.run("transactions", "abort", *at(1), "--plan", plan["hash"], "--json").stdout
+        assert json.loads(done)["report"]["after"]["waiting"] == 0
     assert read() == [*before, b"behind it"]
     assert eos.run("transactions", "list", "--hanging", "--exit-code").stdout.strip() == "No transaction hangs."
     assert "No transaction hangs" in eos.run("transactions", "abort", *at(1), expect=3).stderr
@@ -277,8 +279,8 @@ def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(
 
 def test_an_abort_that_is_killed_after_its_marker_is_over(lab: Lab, eos: Any) -> None:
     with HangingTransaction.on(lab, TOPIC, 0):
-        plan = json.loads(eos.run("transactions", "abort", *at(0), "--fence", "--json").stdout)
-        killed(lab, "marker", "carried-out", "transactions", "abort", *at(0), "--fence", "--hash", plan["hash"])
+        plan = json.loads(eos.run("transactions", "abort", *at(0), "--fence", "--json", expect=3).stdout)["plan"]
+        killed(lab, "marker", "carried-out", "transactions", "abort", *at(0), "--fence", "--plan", plan["hash"])
         assert "No transaction hangs" in eos.run("transactions", "abort", *at(0), expect=3).stderr
     assert eos.run("transactions", "list", "--hanging", "--exit-code").stdout.strip() == "No transaction hangs."
 

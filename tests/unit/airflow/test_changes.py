@@ -296,7 +296,7 @@ def test_the_form_asks_for_each_field_with_a_title_and_its_defaults_are_those_of
     assert set(dag.params) == asked | {"reason"} | ({"take_over"} if change.takes_lease else set())
     plan = dag.get_task("plan")
     filled = {name: value for name, value in sample(change).items() if name in asked}
-    params = {name: dag.params[name] for name in asked} | {
+    params = {name: dag.params[name] for name in asked - filled.keys()} | {
         name: ", ".join(value) if kind_of(change.request, name) is tuple else value for name, value in filled.items()
     }
     rendered = {name: plan.render_template(getattr(plan, name), {"params": params}) for name in options(change.request)}

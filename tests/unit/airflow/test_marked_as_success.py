@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -63,7 +64,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "ConnectFenceOperator": FENCE.to_dict(),
     "ConnectOffsetsOperator": OFFSETS.to_dict(),
     "ConnectTopicsOperator": TOPICS.to_dict(),
-    "TransactionAbortOperator": SHOWN.to_dict(),
+    "TransactionAbortOperator": replace(FENCE, kind="transactions abort").to_dict(),
     "IntervalAbandonOperator": SHOWN.to_dict(),
     "ConnectCloseOperator": SHOWN.to_dict(),
     "ConnectRightsOperator": SHOWN.to_dict(),

@@ -1,22 +1,19 @@
-"""A hanging transaction ended, and an interval run given up: form, plan, approval, and only what was approved.
+"""An interval run given up: form, plan, approval, and only what was approved.
 
-The looks at the broker are stood in for; their own tests have real ones (tests/integration/test_transactions.py,
-test_intervals_command.py).
+The looks at the broker are stood in for; their own tests have real ones (tests/integration/test_intervals_command.py).
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.exceptions import ParamValidationError
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_eos_provider.dag_factories import interval_abandon_dag, transaction_abort_dag
-from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
+from airflow_eos_provider.dag_factories import interval_abandon_dag
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval import verify
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -25,71 +22,16 @@ from airflow_eos_provider.interval.verify import RunStatus
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.operators import interval_abandon
 from airflow_eos_provider.operators.approvable import approvable
-from airflow_eos_provider.operators.approval import approval_body
 from airflow_eos_provider.operators.interval_abandon import IntervalAbandonOperator, IntervalAbandonPlanOperator
 from airflow_eos_provider.operators.shown_plan import ShownDocument
-from airflow_eos_provider.operators.transaction_abort import TransactionAbortOperator, TransactionAbortPlanOperator
 
 DAY = "2026-01-01T00:00:00Z/2026-01-02T00:00:00Z"
 RUN = Run.parse(f"orders@{DAY}")
 RUNNING = RunStatus(RUN, False, 4, generation=17, plan_hash="p" * 32)
 
 
-class Aborter:
-    """Stands in for what asks the broker."""
-
-    def __init__(self, plan_hash: str) -> None:
-        self.plan_hash = plan_hash
-        self.done = 0
-
-    def plan(self) -> Any:
-        return SimpleNamespace(hash=self.plan_hash, lines=lambda: ["abort it", "  its records are given up"])
-
-    def apply(self, plan_hash: str) -> Any:
-        if plan_hash != self.plan_hash:
-            raise PlanMovedError("Another transaction hangs there now.")
-        self.done += 1
-        return SimpleNamespace(to_dict=lambda: {"topic": "orders"})
-
-
-@pytest.fixture
-def aborter(monkeypatch: pytest.MonkeyPatch) -> Aborter:
-    fake = Aborter("a" * 64)
-    for operator in (TransactionAbortPlanOperator, TransactionAbortOperator):
-        monkeypatch.setattr(operator, "aborter", lambda self: nullcontext(fake))
-    return fake
-
-
 def approval_of(document: dict[str, Any]) -> dict[str, Any]:
     return {"plan_hash": document["hash"], "approved_by": "grace"}
-
-
-def test_what_was_approved_is_what_ends(aborter: Aborter, context: dict[str, Any]) -> None:
-    plan = TransactionAbortPlanOperator(task_id="plan", topic="orders", partition=3).execute(context)  # type: ignore
-    shown = approvable(plan)
-    assert "End the transaction that hangs in orders-3?" in shown.question
-    body = approval_body(shown, "readers wait")
-    assert shown.hash in body
-    assert "its records are given up" in body
-
-    operator = TransactionAbortOperator(
-        task_id="abort", topic="orders", partition=3, plan=plan, approval=approval_of(plan)
-    )
-    assert operator.execute(context) == {"topic": "orders"}  # type: ignore[arg-type]
-    aborter.plan_hash = "b" * 64
-    with pytest.raises(AirflowFailException, match="Another transaction"):
-        operator.execute(context)  # type: ignore[arg-type]
-    assert aborter.done == 1
-
-
-def test_another_plan_than_the_approved_one_ends_nothing(aborter: Aborter, context: dict[str, Any]) -> None:
-    one, other = (ShownDocument("End it?", (text,), "a" * 64).to_dict() for text in ("one", "other"))
-    operator = TransactionAbortOperator(
-        task_id="abort", topic="orders", partition=3, plan=one, approval=approval_of(other)
-    )
-    with pytest.raises(AirflowFailException, match="not the one that was approved"):
-        operator.execute(context)  # type: ignore[arg-type]
-    assert aborter.done == 0
 
 
 @pytest.mark.parametrize("document", [None, {}, {"kind": "shown plan"}, "text", []])
@@ -104,12 +46,6 @@ def test_a_plan_that_was_edited_is_refused() -> None:
     for changed in ({"lines": ["other"]}, {"question": "Keep it?"}, {"plan_hash": "b" * 64}):
         with pytest.raises(ConfigurationError, match="does not have its hash"):
             ShownDocument.from_dict({**document, **changed})
-
-
-def test_a_partition_that_is_no_number_is_refused(context: dict[str, Any]) -> None:
-    operator = TransactionAbortPlanOperator(task_id="plan", topic="orders", partition="three")
-    with pytest.raises(AirflowFailException, match="partition is 'three'"):
-        operator.execute(context)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -182,7 +118,6 @@ def test_a_run_that_cannot_be_given_up_is_not_planned(
 @pytest.mark.parametrize(
     ("make", "good", "bad"),
     [
-        (transaction_abort_dag, {"topic": "orders", "partition": 3}, {"topic": "a b", "partition": -1}),
         (interval_abandon_dag, {"pipeline": "p", "interval": DAY}, {"pipeline": "", "interval": "today"}),
     ],
 )
@@ -193,9 +128,3 @@ def test_the_form_is_checked(make: Any, good: dict[str, Any], bad: dict[str, Any
     for name, value in bad.items():
         with pytest.raises(ParamValidationError):
             params.get_param(name).resolve(value)
-
-
-def test_what_the_form_leaves_empty_reaches_the_operator_as_empty() -> None:
-    plan: Any = transaction_abort_dag(dag_id="empty").get_task("plan")
-    assert plan.render_template(plan.start_offset, {"params": {"start_offset": None}}) == ""
-    assert plan.render_template(plan.start_offset, {"params": {"start_offset": 0}}) == "0"

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.changes.change import Plan
+from airflow_eos_provider.changes.transactions.abort import Found
+from airflow_eos_provider.changes.transactions.change import AbortRequest, abort_plan
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
-from airflow_eos_provider.errors import PlanMovedError
 from airflow_eos_provider.kafka.admin.coordinators import java_hash, one_id_for_each, partition_of
 from airflow_eos_provider.kafka.admin.open_transactions import HeldLook, HeldOpen
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionListing
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.transactions import hanging
-from airflow_eos_provider.transactions.abort import AbortPlan
 from airflow_eos_provider.transactions.ends import PartitionEnds
 from airflow_eos_provider.transactions.hanging import Hanging, HangingLook, decide, find_hanging
 from airflow_eos_provider.transactions.owners import owner_of
@@ -183,25 +184,28 @@ def test_an_id_belongs_to_the_partition_of_the_absolute_value_of_its_hash(transa
     assert partition_of(transactional_id, 50) == wanted
 
 
-def plan(held: HeldOpen = HELD, *, state: TransactionState | None = TransactionState.EMPTY) -> AbortPlan:
-    found = Hanging(held, state and "g-c-0", state, 2)
-    return AbortPlan("kafka-1", found, fences=False, ends=PartitionEnds(100, 150))
+def found(held: HeldOpen = HELD, *, state: TransactionState | None = TransactionState.EMPTY) -> Found:
+    return Found("kafka-1", Hanging(held, state and "g-c-0", state, 2), fences=False, ends=PartitionEnds(100, 150))
+
+
+def plan(one: Found) -> Plan:
+    return abort_plan("g", AbortRequest("orders", 3), one)
 
 
 def test_the_hash_is_over_the_transaction_and_not_over_what_others_write_meanwhile() -> None:
-    later = plan(HELD._replace(last_timestamp_ms=9), state=TransactionState.COMPLETE_ABORT)
-    assert replace(later, ends=PartitionEnds(100, 999)).hash == plan().hash
-    later.require(plan().short_hash)
-    for other in (plan(HELD._replace(start_offset=200)), replace(plan(), fences=True), plan(state=None)):
-        with pytest.raises(PlanMovedError, match="another transaction"):
-            other.require(plan().short_hash)
+    later = found(HELD._replace(last_timestamp_ms=9), state=TransactionState.COMPLETE_ABORT)
+    assert plan(replace(later, ends=PartitionEnds(100, 999))).hash == plan(found()).hash
+    others = (HELD._replace(start_offset=200), HELD._replace(producer_epoch=2), HELD._replace(coordinator_epoch=1))
+    for other in (*map(found, others), replace(found(), fences=True), found(state=None)):
+        assert plan(other).hash != plan(found()).hash
+    assert "given up for good" in plan(found()).needs_hash
 
 
 def test_the_plan_says_what_is_given_up() -> None:
-    assert "g-c-0, which its coordinator calls Empty" in plan().lines()[1]
-    assert "which no coordinator knows any more" in plan(state=None).lines()[1]
-    assert "50 offsets wait" in plan().lines()[2]
-    assert plan(state=TransactionState.COMPLETE_COMMIT).lines()[-1].endswith("its last transaction was committed")
+    assert "g-c-0, which its coordinator calls Empty" in plan(found()).lines[1]
+    assert "which no coordinator knows any more" in plan(found(state=None)).lines[1]
+    assert "50 offsets wait" in plan(found()).lines[2]
+    assert plan(found(state=TransactionState.COMPLETE_COMMIT)).lines[-1].endswith("its last transaction was committed")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,200 @@
+"""Ends a hanging transaction in its partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
+from airflow_eos_provider.kafka.acl_values import Operation, Resource
+from airflow_eos_provider.kafka.admin.open_transactions import HeldOpen, Place
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.kafka.clients import not_allowed
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.transactions.ends import PartitionEnds, known_ends
+from airflow_eos_provider.transactions.hanging import STATE_TOPIC, Hanging, HangingLook, find_hanging
+from airflow_eos_provider.transactions.look import no_topic, partitions_of_all_topics
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.changes.transactions.change import AbortRequest
+
+#: A marker is in the partition when the leader answers; its replicas have it a moment later, and then readers.
+_SETTLE_SECONDS = 60.0
+_PAUSE_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The transaction that is ended.
+
+    :param kafka_cluster_id: of the Kafka cluster.
+    :param fences: whether its producer is fenced first.
+    :param ends: of the partition; no part of the plan's hash, since others go on writing.
+    """
+
+    kafka_cluster_id: str
+    hanging: Hanging
+    fences: bool
+    ends: PartitionEnds
+
+    def lines(self) -> Iterator[str]:
+        """The plan for a person."""
+        hanging, held, ends = self.hanging, self.hanging.held, self.ends
+        yield f"abort the transaction that {held.topic}-{held.partition} holds open since offset {held.start_offset}"
+        if hanging.transactional_id is None:
+            yield f"  of producer {held.producer_id}, which no coordinator knows any more"
+        else:
+            yield (
+                f"  of producer {held.producer_id}, {hanging.transactional_id}, which its coordinator calls "
+                f"{hanging.state}"
+            )
+        if self.fences:
+            yield f"  {hanging.transactional_id} is fenced first: its producer can write nothing more"
+        yield f"  readers of committed records stand at {ends.stable:,}; {ends.waiting:,} offsets wait behind it"
+        yield "  its records in this partition are given up for good; all behind them is readable then"
+        yield (
+            "  if its producer was told that they are committed, the marker was lost (KAFKA-20734), and they have to "
+            "be delivered again" + (": its last transaction was committed" if hanging.may_be_committed else "")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AbortReport:
+    """What an abort did.
+
+    :param held: the transaction.
+    :param before: the partition's ends before the marker.
+    :param after: the partition's ends afterwards.
+    """
+
+    held: HeldOpen
+    before: PartitionEnds
+    after: PartitionEnds
+    problem: None = None
+
+    def lines(self) -> list[str]:
+        """How far readers of committed records get, now and before."""
+        after, before = (
+            f"readable to {ends.stable:,} of {ends.end:,}, {ends.waiting:,} offsets wait"
+            for ends in (self.after, self.before)
+        )
+        return [f"{self.held.topic}-{self.held.partition}: aborted. {after}; before: {before}."]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {
+            "topic": self.held.topic,
+            "partition": self.held.partition,
+            "start_offset": self.held.start_offset,
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+        }
+
+
+def find(kafka: Session, request: AbortRequest) -> Found:
+    """The transaction that hangs. Errors as in ``Abort.plan``."""
+    place = request.topic, request.partition
+    topics = partitions_of_all_topics(kafka)
+    if request.topic not in topics:
+        raise no_topic(kafka, [request.topic])
+    if request.partition >= topics[request.topic]:
+        raise ConfigurationError(
+            f"Topic {request.topic} has no partition {request.partition}.",
+            expected=f"0 to {topics[request.topic] - 1}",
+        )
+    cluster_id = kafka.cluster_id()
+    ends = known_ends(kafka, place)
+    look = find_hanging(kafka.settings, [place], topics.get(STATE_TOPIC, 0))
+    hanging = _the_one(look, place, request.start_offset)
+    if hanging.is_open_elsewhere:
+        raise RefusedError(
+            f"{hanging.transactional_id} has another transaction open: its producer is at work, and might write "
+            "here too.",
+            remedy="Stop it first, or wait for its end.",
+        )
+    if hanging.may_be_written and not request.fence:
+        raise RefusedError(
+            f"The producer of {hanging.transactional_id} has the epoch that this transaction has: if it is alive, "
+            "it may write into it at this moment.",
+            remedy="Stop it, and give the same command with --fence, which shuts it out first.",
+        )
+    fenced = hanging.transactional_id if request.fence else None
+    _require_rights(kafka, fenced)
+    return Found(cluster_id, hanging, fenced is not None, ends)
+
+
+def _require_rights(kafka: Session, fenced: str | None) -> None:
+    """Check the rights before anyone is asked to approve."""
+    with kafka.transactions() as client:
+        client.require_may_abort()
+        if fenced is not None and not client.may_write([fenced]):
+            needed = (Operation.WRITE, Operation.DESCRIBE)
+            raise not_allowed(kafka.settings, "fencing it", needed, Resource.TRANSACTIONAL_ID, fenced)
+
+
+def _the_one(look: HangingLook, place: Place, start_offset: int | None) -> Hanging:
+    topic, partition = place
+    if place in look.unknown:
+        raise RefusedError(
+            f"What {topic}-{partition} holds open is not known: {look.unknown[place]}.",
+            remedy="It takes a leader that answers, and the right to read the topic.",
+        )
+    found = [one for one in look.hanging if start_offset in (None, one.held.start_offset)]
+    if not found and look.unseen:
+        raise RefusedError(
+            f"{topic}-{partition} holds a transaction open that no coordinator has named, and not all could be "
+            "asked: it may be alive.",
+            expected="the rights Describe on every transactional id and on the topic __transaction_state, and "
+            "coordinators that have not moved meanwhile",
+            remedy="Ask again, or as a principal that has the rights.",
+        )
+    if not found:
+        raise RefusedError(
+            f"No transaction hangs in {topic}-{partition}"
+            + (f" from offset {start_offset} on." if start_offset is not None else "."),
+            remedy="List them with 'eos transactions list --hanging'. 'eos fencing apply' ends one that is alive.",
+        )
+    if len(found) > 1:
+        offsets = ", ".join(str(one.held.start_offset) for one in found)
+        raise RefusedError(
+            f"{len(found)} transactions hang in {topic}-{partition}, from the offsets {offsets} on.",
+            remedy="Name one with --start-offset.",
+        )
+    return found[0]
+
+
+def abort(kafka: Session, content: Mapping[str, Any]) -> AbortReport:
+    """Write the marker of a plan that was made a moment ago.
+
+    :raises RefusedError: its producer has gone on.
+    :raises ConfigurationError: the principal may not.
+    :raises EosError: whether the marker is written is not known, or readers do not get past it.
+    """
+    held = HeldOpen(**{name: content[name] for name in HeldOpen._fields if name in content}, last_timestamp_ms=-1)
+    before = known_ends(kafka, held.place)
+    with kafka.transactions() as client:
+        if content["fences"]:
+            client.fence([content["transactional_id"]])
+        client.abort(held)
+        return AbortReport(held, before, _await_end(kafka, client, held, before))
+
+
+def _await_end(kafka: Session, client: TransactionsClient, held: HeldOpen, before: PartitionEnds) -> PartitionEnds:
+    """Wait until the partition does not hold it open, and readers go on if they stood at it."""
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    was_first = before.stable == held.start_offset
+    while True:
+        opened = {(one.producer_id, one.start_offset) for one in client.held_open([held.place]).held}
+        ends = known_ends(kafka, held.place)
+        is_over = (held.producer_id, held.start_offset) not in opened
+        if is_over and (ends.stable > held.start_offset or not was_first):
+            return ends
+        if time.monotonic() >= deadline:
+            raise EosError(
+                f"{held.topic}-{held.partition} has the marker, and {_SETTLE_SECONDS:.0f} s later readers of "
+                f"committed records still stand at {ends.stable}.",
+                remedy="Are its replicas in sync? Look with 'eos transactions list --hanging'.",
+            )
+        time.sleep(_PAUSE_SECONDS)
