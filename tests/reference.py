@@ -338,7 +338,8 @@ def _changes() -> Iterator[str]:
         left = "; ".join(f"`{leaf.name}` ({leaf.end})" for leaf in change.leaves)
         journal = "its records in the group's journal" if change.takes_lease else ""
         yield f"\nLeaves: {'; '.join(filter(None, (left, journal)))}.\n"
-        yield f"\nRights: `eos {name}` in [ACLs](acls.md#eos-itself).\n"
+        section = "an-interval-run" if change.brokers_only else "eos-itself"
+        yield f"\nRights: `eos {name}` in [ACLs](acls.md#{section}).\n"
 
 
 # What is left behind

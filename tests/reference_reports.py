@@ -97,7 +97,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos intervals list": [("", "cli/intervals.py:list_"), ("runs[].", "interval/verify.py:RunStatus.to_dict")],
     "eos intervals show": [("", "interval/verify.py:RunStatus.to_dict")],
     "eos intervals verify": [("", "interval/verify.py:Verification.to_dict")],
-    "eos intervals abandon": [("", "cli/intervals.py:abandon"), ("before.", "interval/verify.py:RunStatus.to_dict")],
+    "eos intervals abandon": [*_CHANGE, ("report.", "changes/intervals/change.py:AbandonReport.to_dict")],
     "eos uninstall": [
         ("", "footprint/uninstall.py:UninstallPlan._content"),
         ("", "footprint/uninstall.py:UninstallPlan.to_dict"),

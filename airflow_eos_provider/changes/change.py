@@ -41,8 +41,9 @@ class Option:
     :param argument: whether the command takes it without ``--name``.
     :param metavar: stands for the value in the help.
     :param least: the smallest number.
-    :param completes: what the shell completes; ``connector`` or nothing.
+    :param completes: what the shell completes; ``connector``, ``run`` or nothing.
     :param looks: whether ``list`` takes it, too.
+    :param envvar: the environment variable that stands for the option.
     """
 
     help: str
@@ -52,6 +53,7 @@ class Option:
     least: float = -math.inf
     completes: str = ""
     looks: bool = True
+    envvar: str = ""
 
 
 def option(help: str, default: Any = MISSING, **more: Any) -> Any:
@@ -253,7 +255,7 @@ class Change(ABC, Generic[R]):
     """A change of a group. A subclass declares it; each surface is derived from that.
 
     :cvar name: its command without ``eos``, such as ``fencing apply``; also its kind in the journal, and the entry of
-        its rights in ``acls/tool_rules.py``.
+        its rights in ``acls/tool_rules.py``, unless it needs brokers only.
     :cvar title: of the form and the approval, such as ``Fence connectors``.
     :cvar summary: one line for the list of commands.
     :cvar details: what a person has to know besides; paragraphs.
@@ -261,6 +263,8 @@ class Change(ABC, Generic[R]):
     :cvar examples: whole commands, each perhaps with a remark behind ``#``.
     :cvar leaves: what it leaves behind, besides the journal.
     :cvar takes_lease: whether it holds the group's lease. Without it nothing is journalled.
+    :cvar brokers_only: whether it needs no worker: a cluster file need not describe any, and a connection of type
+        ``kafka`` will do.
     :cvar rows: which member of the look's document is a list; the page shows it in parts.
     :cvar filters: members of such a row that the page can ask for.
     """
@@ -273,6 +277,7 @@ class Change(ABC, Generic[R]):
     examples: ClassVar[tuple[str, ...]] = ()
     leaves: ClassVar[tuple[Leaf, ...]] = ()
     takes_lease: ClassVar[bool] = True
+    brokers_only: ClassVar[bool] = False
     rows: ClassVar[str] = ""
     filters: ClassVar[tuple[str, ...]] = ()
 

@@ -66,3 +66,20 @@ ABORT_MARKER = Leaf(
     "the end of a hanging transaction",
     End.STAYS,
 )
+
+CONTROL_TOPIC = Leaf(
+    Where.KAFKA,
+    "topic <interval group>-configs",
+    (),
+    "the control topic: runs under way",
+    End.LEDGERS,
+)
+
+LEDGER = Leaf(
+    Where.KAFKA,
+    "topic <interval group>-<pipeline>-offsets",
+    (),
+    "a ledger: which intervals are complete",
+    End.LEDGERS,
+    "an interval that is run again is then written again, for nothing says that it is complete",
+)

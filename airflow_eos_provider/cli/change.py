@@ -23,11 +23,13 @@ from airflow_eos_provider.cli.common import (
     console,
     error_console,
     load_cluster,
+    load_kafka,
     report_line,
     require_enough_digits,
 )
-from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.cli.completion import Candidate, complete_connector
 from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import EosError, NothingDoneError
 from airflow_eos_provider.output import Output, OutputOption, print_document
 from airflow_eos_provider.plan_hash import MIN_HASH_LENGTH
@@ -42,7 +44,14 @@ PlanOption = Annotated[
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.")]
 
-_COMPLETIONS: dict[str, Callable[..., Any]] = {"connector": complete_connector}
+
+def _complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
+    from airflow_eos_provider.cli.intervals import complete_run
+
+    return complete_run(ctx, incomplete)
+
+
+_COMPLETIONS: dict[str, Callable[..., Any]] = {"connector": complete_connector, "run": _complete_run}
 
 _CONFIRMATION = (
     "Shows the plan and its hash, then asks. --yes applies what it shows; --plan HASH applies only that plan. Without "
@@ -81,7 +90,7 @@ def apply_command(change: Change[Any]) -> Callable[..., None]:
         require_enough_digits(plan)
         request: Any = read_request(change.request, given)
         is_for_scripts = as_json or output not in (None, Output.WIDE)
-        with change.session(load_cluster(cluster)) as session:
+        with change.session(_described(change, cluster)) as session:
             made = planned(change, session, request)
             report: Report | None = None
             error: EosError | None = None
@@ -128,13 +137,17 @@ def list_command(change: Change[Any]) -> Callable[..., None]:
     """The command that shows what a change would meet. It changes nothing."""
 
     def run(*, cluster: Path | None, output: Output | None, as_json: bool, **given: Any) -> None:
-        with change.session(load_cluster(cluster)) as session:
+        with change.session(_described(change, cluster)) as session:
             look = change.look(session, read_request(change.request, given))
         if not print_document(look.document, look.names, output, as_json=as_json):
             for line in look.lines(output is Output.WIDE):
                 console.print(line, soft_wrap=True)
 
     return _with_parameters(run, change, "", {}, for_look=True)
+
+
+def _described(change: Change[Any], cluster: Path | None) -> ConnectCluster:
+    return ConnectCluster.of_brokers(load_kafka(cluster)) if change.brokers_only else load_cluster(cluster)
 
 
 def _with_parameters(
@@ -175,6 +188,7 @@ def _of_request(change: Change[Any], *, for_look: bool) -> dict[str, tuple[Any, 
 def _info(name: str, option: Option, kind: type) -> Any:
     least = option.least if option.least > -float("inf") else None
     more: dict[str, Any] = {"help": option.help, "metavar": option.metavar or None, "min": least}
+    more["envvar"] = option.envvar or None
     if option.completes:
         more["autocompletion"] = _COMPLETIONS[option.completes]
     if option.argument:

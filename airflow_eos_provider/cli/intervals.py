@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from airflow_eos_provider.changes.intervals.change import ABANDON
+from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
@@ -17,7 +19,6 @@ from airflow_eos_provider.cli.common import (
     load_kafka,
     print_over,
     print_share_read,
-    report_line,
     table,
     width_for,
 )
@@ -26,7 +27,7 @@ from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.intervals_doctor import doctor
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, Interval, Run
 from airflow_eos_provider.interval.messages import in_words
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.verify import (
@@ -40,10 +41,7 @@ from airflow_eos_provider.interval.verify import (
     verify_run,
 )
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
-
-#: The group that pipelines belong to when none is named, as in the Airflow layer.
-DEFAULT_GROUP_ID = "eos-intervals"
+from airflow_eos_provider.output import Output, OutputOption, print_document
 
 #: Of a run with more missing slices only so many are shown, unless -o wide.
 _SHOWN_SLICES = 20
@@ -63,7 +61,6 @@ _EXAMPLES = {
         "eos intervals verify --pipeline orders --topic orders",
         f"eos intervals verify {_RUN} --topic orders --header eos-run",
     ),
-    "abandon": examples(f"eos intervals abandon {_RUN}"),
 }
 
 
@@ -82,7 +79,7 @@ def _complete_pipeline(ctx: typer.Context, incomplete: str) -> list[Candidate]:
     return candidates(ctx, incomplete, lambda cluster: ((name, "") for name in pipelines(cluster.kafka, _group(ctx))))
 
 
-def _complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
+def complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
     """Runs with their states; of the pipeline alone that the word or ``--pipeline`` names."""
 
     def look(cluster: ConnectCluster) -> Iterator[Candidate]:
@@ -118,7 +115,7 @@ RunArgument = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        autocompletion=_complete_run,
+        autocompletion=complete_run,
         help="<pipeline>@<start>/<end>, with #2 and so on for a revision; or <start>/<end> with --pipeline.",
     ),
 ]
@@ -179,7 +176,7 @@ def show(
 def verify(
     run: Annotated[
         str | None,
-        typer.Argument(metavar="RUN", autocompletion=_complete_run, help="One run; without it, all of a topic."),
+        typer.Argument(metavar="RUN", autocompletion=complete_run, help="One run; without it, all of a topic."),
     ] = None,
     cluster: ClusterOption = None,
     group: GroupOption = DEFAULT_GROUP_ID,
@@ -229,41 +226,7 @@ def verify(
         raise typer.Exit(1)
 
 
-@intervals_app.command(
-    "abandon", epilog=examples("eos intervals abandon orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z")
-)
-def abandon(
-    run: RunArgument,
-    cluster: ClusterOption = None,
-    group: GroupOption = DEFAULT_GROUP_ID,
-    pipeline: PipelineOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Give up a run of which nothing is committed, so that its interval is free for another schedule.
-
-    Fences whoever still works on it. Refused as soon as one slice is committed: its records cannot be unwritten.
-    """
-    from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-
-    wanted = _run(run, pipeline)
-    described = _pipeline(wanted, group, cluster)
-    found = status(described, wanted)
-    if found is None:
-        raise ConfigurationError(
-            f"Nothing of {wanted.name} is on record in the group {group}.", remedy="See 'eos intervals list'."
-        )
-    if yes:
-        with Coordinator(described, wanted, report=report_line) as coordinator:
-            coordinator.abandon()
-    if as_json:
-        print_json({"run": wanted.name, "abandoned": yes, "before": found.to_dict()})
-    elif yes:
-        console.print(f"{wanted.name} is abandoned; nothing of it was written.")
-    else:
-        possible = "can be abandoned" if not found.complete and not found.done else "cannot be abandoned"
-        _show_run(found)
-        console.print(f"It {possible}. Nothing was changed." + (" To do it: --yes" if "cannot" not in possible else ""))
+add_apply(intervals_app, ABANDON)
 
 
 def _run(text: str, pipeline: str | None) -> Run:

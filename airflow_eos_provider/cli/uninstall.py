@@ -18,10 +18,11 @@ from airflow_eos_provider.cli.common import (
     report_line,
     require_enough_digits,
 )
-from airflow_eos_provider.cli.intervals import DEFAULT_GROUP_ID, GroupOption
+from airflow_eos_provider.cli.intervals import GroupOption
 from airflow_eos_provider.cli.plan_apply import PLANS_FOLDER
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.footprint.uninstall import Uninstaller, UninstallPlan
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.output import OutputOption, print_document
 

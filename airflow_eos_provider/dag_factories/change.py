@@ -19,11 +19,10 @@ from airflow_eos_provider.dag_factories.steps import (
     run_params,
     triggered_dag,
 )
-from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.change import ChangeOperator, ChangePlanOperator
+from airflow_eos_provider.operators.change import ChangeOperator, ChangePlanOperator, default_conn_id
 
 _DOC = """
-### {title} in the Kafka Connect cluster of connection `{conn_id}`
+### {title} in the {kind} cluster of connection `{conn_id}`
 
 {summary} {details}
 
@@ -48,9 +47,10 @@ class ChangeDag:
         self.change = plans.change
         self.plan_operator, self.apply_operator = plans, applies
         self._dag_id, self._tags = dag_id, tuple(tags)
+        defaults = {"conn_id": default_conn_id(self.change), "dag_id": dag_id, "tags": self._tags}
         own = inspect.signature(self.__call__).parameters.values()
         self.__signature__ = inspect.Signature(
-            [each.replace(default={"dag_id": dag_id, "tags": self._tags}.get(each.name, each.default)) for each in own]
+            [each.replace(default=defaults.get(each.name, each.default)) for each in own]
         )
         documented = inspect.cleandoc(self.__call__.__doc__ or "").replace("A change", self.change.title, 1)
         self.__doc__ = documented.replace("its request", f"its request: {', '.join(options(self.change.request))}")
@@ -58,7 +58,7 @@ class ChangeDag:
     def __call__(
         self,
         *,
-        conn_id: str = KafkaConnectHook.default_conn_name,
+        conn_id: str = "",
         dag_id: str = "",
         pool: str = "default_pool",
         response_timeout: timedelta | None = None,
@@ -69,7 +69,7 @@ class ChangeDag:
     ) -> DAG:
         """A change in one cluster, for a DAG file of a few lines. Make one DAG per cluster.
 
-        :param conn_id: a connection of type ``kafka_connect``.
+        :param conn_id: a connection of type ``kafka_connect``; for a change of interval runs also of type ``kafka``.
         :param dag_id: the DAG's id; one for each cluster.
         :param pool: pool of all tasks; the lease in Kafka keeps two changes of a group apart, whoever starts them.
         :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
@@ -80,6 +80,8 @@ class ChangeDag:
         :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
         """
         change = self.change
+        conn_id = conn_id or default_conn_id(change)
+        kind = "Kafka" if change.brokers_only else "Kafka Connect"
         known = options(change.request)
         if unknown := fixed.keys() - known.keys():
             raise TypeError(f"unknown arguments: {', '.join(sorted(unknown))}")
@@ -92,8 +94,10 @@ class ChangeDag:
                 **{name: form_field(kind_of(change.request, name), *each) for name, each in asked.items()},
                 **common_params(change.name, "the cluster is changed"),
             },
-            description=f"{change.title} in the Kafka Connect cluster of {conn_id}",
-            doc=_DOC.format(conn_id=conn_id, title=change.title, summary=change.summary, details=change.details),
+            description=f"{change.title} in the {kind} cluster of {conn_id}",
+            doc=_DOC.format(
+                conn_id=conn_id, kind=kind, title=change.title, summary=change.summary, details=change.details
+            ),
             tags=tags or self._tags,
         ) as dag:
             chain_change(

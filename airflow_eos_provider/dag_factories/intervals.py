@@ -8,7 +8,8 @@ from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 
-from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID, DEFAULT_KAFKA_CONN_ID
+from airflow_eos_provider.hooks.pipeline import DEFAULT_KAFKA_CONN_ID
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID
 from airflow_eos_provider.operators.interval_run import RUN_RETRY_DELAY, IntervalRunOperator
 from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
 
-from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID
 from airflow_eos_provider.links.operator_links import SparkPageLink, show
 from airflow_eos_provider.links.page import shown_url
 from airflow_eos_provider.operators.interval_run import IntervalRun, end_spark_jobs, with_asset

@@ -8,7 +8,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_eos_provider.changes.declared import CHANGES
-from airflow_eos_provider.changes.leaf import ABORT_MARKER, FENCED_IDS, FORGOTTEN, End, Leaf, Where
+from airflow_eos_provider.changes.leaf import (
+    ABORT_MARKER,
+    CONTROL_TOPIC,
+    FENCED_IDS,
+    FORGOTTEN,
+    LEDGER,
+    End,
+    Leaf,
+    Where,
+)
 
 
 def _with_changes(leaf: Leaf, *others: str) -> Leaf:
@@ -58,21 +67,8 @@ LEAVES: tuple[Leaf, ...] = (
         End.BROKERS,
         FORGOTTEN,
     ),
-    Leaf(
-        Where.KAFKA,
-        "topic <interval group>-configs",
-        (*_INTERVALS, "intervals abandon"),
-        "the control topic: runs under way",
-        End.LEDGERS,
-    ),
-    Leaf(
-        Where.KAFKA,
-        "topic <interval group>-<pipeline>-offsets",
-        (*_INTERVALS, "intervals abandon"),
-        "a ledger: which intervals are complete",
-        End.LEDGERS,
-        "an interval that is run again is then written again, for nothing says that it is complete",
-    ),
+    _with_changes(CONTROL_TOPIC, *_INTERVALS),
+    _with_changes(LEDGER, *_INTERVALS),
     Leaf(
         Where.KAFKA,
         "transactional ids <interval group>-<run>-<number>, …-coordinator, <interval group>-<pipeline>-planner",

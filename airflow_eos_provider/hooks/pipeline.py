@@ -10,6 +10,7 @@ from airflow.sdk import BaseHook
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook, client_properties, mask
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 #: The connection of Airflow's own Kafka provider that is taken when none is named.
 DEFAULT_KAFKA_CONN_ID = "kafka_default"
-
-#: The group that pipelines belong to when none is named. It must never be the group of a Connect cluster.
-DEFAULT_GROUP_ID = "eos-intervals"
 
 
 def kafka_settings(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> KafkaSettings:

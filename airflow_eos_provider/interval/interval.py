@@ -15,6 +15,9 @@ from datetime import UTC, datetime
 
 from airflow_eos_provider.errors import ConfigurationError
 
+#: The group that pipelines belong to when none is named. It must never be the group of a Connect cluster.
+DEFAULT_GROUP_ID = "eos-intervals"
+
 #: The form of a point in time. Fixed in length and in UTC, so text order is time order. Stored: never change it.
 _FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 

@@ -14,8 +14,10 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_eos_provider.changes.change import Change, Option, Plan, options, read_request
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.hooks.pipeline import DEFAULT_KAFKA_CONN_ID, kafka_settings
 from airflow_eos_provider.links.operator_links import ClusterPageLink
 from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 class ChangePlanOperator(BaseOperator):
     """Plan a change. Nothing is changed. Each further parameter is a field of the change's request.
 
-    :param conn_id: a connection of type ``kafka_connect``.
+    :param conn_id: a connection of type ``kafka_connect``, by default ``kafka_connect_default``. For interval runs
+        also one of type ``kafka``, by default ``kafka_default``.
     :returns: the plan, as ``Plan.to_dict`` gives it.
     :raises AirflowSkipException: there is nothing to do.
     :raises AirflowFailException: it cannot be done; with the reason.
@@ -42,11 +45,11 @@ class ChangePlanOperator(BaseOperator):
     change: ClassVar[Change[Any]]
     operator_extra_links = (ClusterPageLink(),)
 
-    def __init__(self, *, conn_id: str = KafkaConnectHook.default_conn_name, **kwargs: Any) -> None:
+    def __init__(self, *, conn_id: str = "", **kwargs: Any) -> None:
         kwargs.setdefault("retries", LOOK_RETRIES)
         kwargs.setdefault("retry_delay", LOOK_RETRY_DELAY)
         super().__init__(**kwargs)
-        self.conn_id = conn_id
+        self.conn_id = conn_id or default_conn_id(self.change)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -61,7 +64,7 @@ class ChangePlanOperator(BaseOperator):
         with no_retry_where_pointless():
             given = {name: getattr(self, name) for name in options(change.request)}
             request: Any = read_request(change.request, given)
-            with change.session(KafkaConnectHook(self.conn_id).get_cluster()) as session:
+            with change.session(_described(change, self.conn_id)) as session:
                 plan = planned(change, session, request)
         for line in plan.lines:
             self.log.info("%s", one_line(line, LINE_CHARACTERS))
@@ -79,7 +82,7 @@ class ChangeOperator(BaseOperator):
         hash must be the plan's, and an approval without a result, as one that was marked as success, is none.
     :param reason: why, for the journal.
     :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
-    :param conn_id: a connection of type ``kafka_connect``.
+    :param conn_id: as of the plan operator.
     :returns: the report, as its ``to_dict`` gives it.
     :raises AirflowFailException: refused, or moved since it was planned; nothing was changed then.
     """
@@ -95,7 +98,7 @@ class ChangeOperator(BaseOperator):
         approval: Any = NOBODY_ASKED,
         reason: str = "",
         take_over: bool | str = False,
-        conn_id: str = KafkaConnectHook.default_conn_name,
+        conn_id: str = "",
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("retries", ROLL_RETRIES)
@@ -105,7 +108,7 @@ class ChangeOperator(BaseOperator):
         self.approval = approval
         self.reason = reason
         self.take_over = take_over
-        self.conn_id = conn_id
+        self.conn_id = conn_id or default_conn_id(self.change)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -121,7 +124,7 @@ class ChangeOperator(BaseOperator):
             require_approved(self.approval, plan.hash)
             actor = actor_of(self.approval, context)
             self._report(f"{actor}: {self.reason}")
-            with change.session(KafkaConnectHook(self.conn_id).get_cluster()) as session:
+            with change.session(_described(change, self.conn_id)) as session:
                 report = carry_out(
                     change,
                     session,
@@ -139,6 +142,17 @@ class ChangeOperator(BaseOperator):
 
     def _report(self, line: str) -> None:
         self.log.info("%s", one_line(line, LINE_CHARACTERS))
+
+
+def default_conn_id(change: Change[Any]) -> str:
+    """The connection that is taken when none is named."""
+    return DEFAULT_KAFKA_CONN_ID if change.brokers_only else KafkaConnectHook.default_conn_name
+
+
+def _described(change: Change[Any], conn_id: str) -> ConnectCluster:
+    if change.brokers_only:
+        return ConnectCluster.of_brokers(kafka_settings(conn_id))
+    return KafkaConnectHook(conn_id).get_cluster()
 
 
 def _take_fields(cls: type[ChangePlanOperator], known: Mapping[str, tuple[Option, Field[Any]]]) -> None:

@@ -31,12 +31,12 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_eos_provider.assets.intervals import SCHEME, interval_asset
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
 from airflow_eos_provider.hooks.pipeline import (
-    DEFAULT_GROUP_ID,
     DEFAULT_KAFKA_CONN_ID,
     find_pipeline,
     require_of_schedule,
     run_of,
 )
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID
 from airflow_eos_provider.links.operator_links import IntervalPageLink, SparkPageLink, show
 from airflow_eos_provider.links.page import interval_url, shown_url
 from airflow_eos_provider.metrics import of_interval

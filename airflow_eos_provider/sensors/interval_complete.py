@@ -10,7 +10,8 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID, DEFAULT_KAFKA_CONN_ID, find_pipeline, run_of
+from airflow_eos_provider.hooks.pipeline import DEFAULT_KAFKA_CONN_ID, find_pipeline, run_of
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID
 from airflow_eos_provider.sensors.deferrable import DeferrableSensor
 from airflow_eos_provider.triggers.interval_complete import IntervalCompleteTrigger
 

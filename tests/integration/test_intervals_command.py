@@ -25,6 +25,7 @@ from airflow_eos_provider.errors import (
     EosError,
     FencedError,
     LeaseHeldError,
+    NothingDoneError,
     PlanMovedError,
     RefusedError,
 )
@@ -356,9 +357,10 @@ def test_abandon_changes_nothing_unless_told_to_and_frees_the_interval(
     pipeline = make_pipeline("given-up")
     run = Run("given-up", day(1))
     write(pipeline, run, only=0)
-    assert "Nothing was changed" in eos(lab, "abandon", run.name)
+    with pytest.raises(NothingDoneError, match="pass --yes or --plan HASH"):
+        eos(lab, "abandon", run.name)
     assert [status.run for status in statuses(pipeline)] == [run]
-    assert eos(lab, "abandon", run.name, "--yes", "--json")["abandoned"] is True
+    assert eos(lab, "abandon", run.name, "--yes", "--json")["report"] == {"run": run.name, "abandoned": True}
     settle(pipeline, run)
     assert statuses(pipeline) == []
     overlapping = Interval.parse("2013-01-01T12:00:00Z/2013-01-02T12:00:00Z")
@@ -369,9 +371,10 @@ def test_abandon_is_refused_once_a_slice_is_committed(lab: Lab, make_pipeline: C
     pipeline = make_pipeline("begun")
     run = Run("begun", day(1))
     write(pipeline, run, only=1)
-    assert "cannot be abandoned" in eos(lab, "abandon", run.name)
-    with pytest.raises(RefusedError, match="are committed"):
+    with pytest.raises(RefusedError, match="has 1 of 3 slices committed; it cannot be given up"):
         eos(lab, "abandon", run.name, "--yes")
+    with Coordinator(pipeline, run) as coordinator, pytest.raises(RefusedError, match="are committed"):
+        coordinator.abandon()
     write(pipeline, run)  # goes on as if nothing had been asked
 
 

@@ -187,6 +187,11 @@ class ConnectCluster:
         )
 
     @classmethod
+    def of_brokers(cls, kafka: KafkaSettings) -> ConnectCluster:
+        """The Kafka cluster alone, where nothing is asked of a group or a worker."""
+        return cls(kafka, group_id="", rest=RestSettings(), workers=())
+
+    @classmethod
     def from_file(cls, path: Path, *, ssh_connections: SshConnections | None = None) -> ConnectCluster:
         """Read ``eos.yaml``; relative paths in it start from its own folder.
 

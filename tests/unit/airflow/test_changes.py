@@ -31,11 +31,14 @@ from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.cli import change as commands_of_changes
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.dag_factories.change import ChangeDag
 from airflow_eos_provider.errors import EosError, NotKnownError
 from airflow_eos_provider.footprint.leaves import JOURNALLED, LEAVES
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.journal.content import JournalContent
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.operators import change as operators_of_changes
 from airflow_eos_provider.operators.approvable import approvable
 from airflow_eos_provider.operators.approval import approval_body
 from airflow_eos_provider.operators.change import ChangeOperator, ChangePlanOperator
@@ -47,6 +50,7 @@ from tests.reference import commands, eos, written
 pytestmark = pytest.mark.parametrize("change", CHANGES.values(), ids=lambda change: change.name)
 
 _CLUSTER = SimpleNamespace(group_id="g")
+KAFKA = KafkaSettings.of("broker:9092")
 
 
 @dataclass
@@ -82,7 +86,8 @@ def stage(change: Change[Any], monkeypatch: pytest.MonkeyPatch) -> Stage:
     stage = Stage(change)
 
     @contextmanager
-    def session(*_: Any) -> Iterator[Any]:
+    def session(_: Any, cluster: Any) -> Iterator[Any]:
+        assert (cluster == ConnectCluster.of_brokers(KAFKA)) is change.brokers_only
         yield SimpleNamespace(kafka=None, cluster=_CLUSTER)
 
     @contextmanager
@@ -101,7 +106,9 @@ def stage(change: Change[Any], monkeypatch: pytest.MonkeyPatch) -> Stage:
     for name, stand_in in {"session": session, "plan": plan, "apply": apply}.items():
         monkeypatch.setattr(type(change), name, stand_in)
     monkeypatch.setattr(commands_of_changes, "load_cluster", lambda _: _CLUSTER)
+    monkeypatch.setattr(commands_of_changes, "load_kafka", lambda _: KAFKA)
     monkeypatch.setattr(KafkaConnectHook, "get_cluster", lambda _: _CLUSTER)
+    monkeypatch.setattr(operators_of_changes, "kafka_settings", lambda _: KAFKA)
     monkeypatch.setattr(engine, "read_journal", lambda *_: JournalContent())
     monkeypatch.setattr(engine, "change_journal", lambda *_, **__: None)
     monkeypatch.setattr(engine, "group_change", group_change)
@@ -364,7 +371,7 @@ def test_the_page_shows_its_rows_in_parts_and_only_those_that_are_asked_for(chan
 
 
 def test_its_rights_leaves_and_texts_are_on_record(change: Change[Any]) -> None:
-    assert change.name in VERBS
+    assert (change.name in VERBS) is not change.brokers_only
     left = [leaf for leaf in LEAVES if change.name in leaf.verbs]
     assert {leaf.name for leaf in change.leaves} <= {leaf.name for leaf in left}
     assert (change.name in JOURNALLED) is change.takes_lease

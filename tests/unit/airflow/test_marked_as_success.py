@@ -65,7 +65,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "ConnectOffsetsOperator": OFFSETS.to_dict(),
     "ConnectTopicsOperator": TOPICS.to_dict(),
     "TransactionAbortOperator": replace(FENCE, kind="transactions abort").to_dict(),
-    "IntervalAbandonOperator": SHOWN.to_dict(),
+    "IntervalAbandonOperator": replace(FENCE, kind="intervals abandon").to_dict(),
     "ConnectCloseOperator": SHOWN.to_dict(),
     "ConnectRightsOperator": SHOWN.to_dict(),
 }

@@ -1,0 +1,1 @@
+"""An interval run that is given up."""

@@ -1,0 +1,121 @@
+"""The declaration of giving an interval run up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_eos_provider.changes.change import Change, Plan, option
+from airflow_eos_provider.changes.leaf import CONTROL_TOPIC, LEDGER
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, Run
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.interval.pipeline import Pipeline
+    from airflow_eos_provider.journal.change import GroupChange
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonRequest:
+    """Which run is given up."""
+
+    run: str = option(
+        "The run as 'eos intervals list' names it, such as orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z; with #2 "
+        "and so on for a revision.",
+        title="Run",
+        argument=True,
+        metavar="RUN",
+        completes="run",
+    )
+    group: str = option("Group of the pipelines; never a Connect cluster's.", DEFAULT_GROUP_ID, envvar="EOS_GROUP")
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonReport:
+    """The run that was given up."""
+
+    run: str
+    problem: None = None
+
+    def lines(self) -> list[str]:
+        """One sentence."""
+        return [f"{self.run} is given up: nothing of it was written."]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {"run": self.run, "abandoned": True}
+
+
+class Abandon(Change[AbandonRequest]):
+    """The end of an interval run of which nothing is committed."""
+
+    name = "intervals abandon"
+    title = "Give up an interval run"
+    summary = "Give up a run of which nothing is committed, so that its interval is free for another plan or schedule."
+    details = (
+        "A driver that still works on the run is fenced, and the run's plan is removed. It is refused as soon as one "
+        "slice is committed: records cannot be unwritten."
+    )
+    request = AbandonRequest
+    examples = (
+        "eos intervals abandon orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z",
+        "eos intervals abandon orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z#2 --group etl --yes",
+    )
+    leaves = (CONTROL_TOPIC, LEDGER)
+    takes_lease = False
+    brokers_only = True
+
+    def plan(self, session: ConnectSession, request: AbandonRequest) -> Plan:
+        """The end of the run as it is on record.
+
+        :raises ConfigurationError: nothing is on record of it.
+        :raises RefusedError: it is complete, or a slice is committed.
+        :raises UnreachableError: no broker answers.
+        """
+        from airflow_eos_provider.interval.verify import status
+
+        run = Run.parse(request.run)
+        found = status(_pipeline(session, run, request.group), run)
+        if found is None:
+            raise ConfigurationError(
+                f"Nothing of {run.name} is on record in the group {request.group}.", remedy="See 'eos intervals list'."
+            )
+        if found.complete or found.done:
+            what = "is complete" if found.complete else f"has {len(found.done)} of {found.slices} slices committed"
+            raise RefusedError(f"{run} {what}; it cannot be given up.", remedy="Run it again to complete it.")
+        return Plan(
+            self.name,
+            request.group,
+            about=run.name,
+            question=f"Give up the interval run {run.name}?",
+            lines=(
+                f"give up {run.name} of group {request.group}: none of its {found.slices} slices is committed",
+                f"  its plan {found.plan_hash} and generation {found.generation} are removed",
+                "  a driver that still runs it is fenced",
+                "  its interval is as if never planned; the next run of it makes a new plan",
+            ),
+            content={"run": run.name, "plan": found.plan_hash, "generation": found.generation},
+            request=asdict(request),
+        )
+
+    def apply(
+        self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
+    ) -> AbandonReport:
+        """Give the run up. The coordinator looks once more behind its fencing, and refuses what is committed."""
+        from airflow_eos_provider.interval.protocol.coordinator import Coordinator
+
+        run = Run.parse(plan.content["run"])
+        with Coordinator(_pipeline(session, run, plan.group_id), run, report=report) as coordinator:
+            coordinator.abandon()
+        return AbandonReport(run.name)
+
+
+def _pipeline(session: ConnectSession, run: Run, group_id: str) -> Pipeline:
+    from airflow_eos_provider.interval.pipeline import Pipeline
+
+    return Pipeline(name=run.pipeline, group_id=group_id, kafka=session.cluster.kafka)
+
+
+ABANDON = Abandon()
