@@ -375,7 +375,7 @@ def test_its_rights_leaves_and_texts_are_on_record(change: Change[Any]) -> None:
     left = [leaf for leaf in LEAVES if change.name in leaf.verbs]
     assert {leaf.name for leaf in change.leaves} <= {leaf.name for leaf in left}
     assert (change.name in JOURNALLED) is change.takes_lease
-    page = written("changes.md").partition(f"## {change.title}\n")[2]
+    page = written("reference/changes.md").partition(f"## {change.title}\n")[2]
     for text in (change.summary, *change.examples, *(option.help for option, _ in options(change.request).values())):
         assert text in page
     assert change.summary.endswith(".")
