@@ -84,6 +84,12 @@ def tries(rest: AirflowRest, dag_id: str, run_id: str) -> str:
     return "\n".join(lines)
 
 
+def links(rest: AirflowRest, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
+    """The buttons beside a task by their names, as Airflow's page asks for them."""
+    path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/links"
+    return dict(rest._read(path)["extra_links"])
+
+
 def all_results_are_in(airflow: AirflowLab) -> bool:
     """Whether each process that runs tasks has handed its last result to the scheduler, which may not have read it."""
     # A process that renames itself leaves blanks behind its title.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -27,7 +28,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
 from tests.broker_only import describe
 from tests.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
-from tests.system.components import copy_with_early_retries, ended, succeeded, tries, tries_lost
+from tests.system.components import copy_with_early_retries, ended, links, succeeded, tries, tries_lost
 from tests.system.task_killer import TaskKiller
 from tests.waiting import API_PAUSE_SECONDS, until
 
@@ -45,6 +46,7 @@ LEDGER = "eos-intervals-flights.daily-offsets"
 COMPLETED = ("COMPLETE", f"{DAG_ID}.write")
 SAID = ("records", "digest", "slices", "already")
 DAYS = 2
+SECOND_DAY = Interval(FIRST_DAY + DAY, FIRST_DAY + 2 * DAY).name
 DEADLINE_SECONDS = 300.0
 
 #: Beside Airflow's folder: a line for each event that OpenLineage's transport has sent.
@@ -190,6 +192,20 @@ def run_whose_sensor_has_deferred(rest: AirflowRest) -> str:
     return run_id
 
 
+@pytest.fixture(scope="module")
+def runs(backfilled: Backfilled, airflow: AirflowLab) -> dict[str, str]:
+    """Manual runs behind the backfill that go on side by side, for a test each."""
+    around_the_start = Interval(FIRST_DAY - timedelta(hours=1), FIRST_DAY + DAY / 2).name  # in the same month's file
+    confs = {
+        "no interval": {},
+        "half": {"interval": from_the_first(DAY / 2)},
+        "overlapping": {"interval": around_the_start},
+        "revision": {"interval": SECOND_DAY, "revision": 2},
+    }
+    with airflow.rest() as rest:
+        return {name: rest.trigger(DAG_ID, conf) for name, conf in confs.items()}
+
+
 def test_a_backfill_backwards_with_kills_on_the_way_writes_every_day_exactly_once(backfilled: Backfilled) -> None:
     assert list(backfilled.states.values()) == ["success"] * DAYS, backfilled.log
     assert backfilled.killed
@@ -211,14 +227,32 @@ def test_each_day_has_an_event_of_the_asset(backfilled: Backfilled, rest: Airflo
     assert backfilled.summaries.keys() <= {event["extra"]["interval"] for event in events}
 
 
-@pytest.mark.usefixtures("backfilled")
-def test_the_command_line_lists_the_days_and_finds_every_record_once(lab: Lab) -> None:
-    runs = eos(lab, "list")["runs"]
-    assert {run["state"] for run in runs if run["run"].startswith("flights.daily@")} == {"complete"}
+def test_a_revision_from_the_form_writes_a_day_once_more_and_the_command_line_finds_every_record_of_each_run(
+    backfilled: Backfilled, runs: dict[str, str], lab: Lab, rest: AirflowRest
+) -> None:
+    succeeded(rest, DAG_ID, runs["revision"])
+    revised, first = rest.xcom(DAG_ID, runs["revision"], "write"), backfilled.summaries[SECOND_DAY]
+    assert (revised["run"], revised["revision"], revised["already"]) == (f"{first['run']}#2", 2, False)
+    assert (revised["records"], revised["digest"]) == (first["records"], first["digest"])
+
+    listed = [run for run in eos(lab, "list")["runs"] if run["run"].startswith("flights.daily@")]
+    assert {run["state"] for run in listed} == {"complete"}
+    assert {run["run"] for run in listed} == {revised["run"], *(each["run"] for each in backfilled.summaries.values())}
     verified = eos(lab, "verify", "--pipeline", "flights.daily", "--topic", "flights.daily")
     assert verified["holds"] is True
-    assert verified["found"]["records"] == sum(r["records"] for r in runs if r["run"].startswith("flights.daily@"))
-    assert verified["found"]["records"] > 1000
+    assert verified["found"]["records"] == sum(run["records"] for run in listed)
+    assert verified["found"]["records"] > 2000
+
+
+def test_the_buttons_of_a_task_lead_to_its_interval_on_the_page_and_to_spark(
+    backfilled: Backfilled, airflow: AirflowLab, rest: AirflowRest
+) -> None:
+    run_id = next(iter(backfilled.states))
+    run = quote(rest.xcom(DAG_ID, run_id, "write")["run"], safe="")
+    shown = links(rest, DAG_ID, run_id, "write")
+    assert shown.keys() == {"Interval", "Spark UI"}
+    page = f"{airflow.url}/plugin/exactly-once#/intervals"
+    assert shown["Interval"] == f"{page}/kafka_default/eos-intervals/flights.daily/{run}"
 
 
 def test_openlineage_receives_what_each_day_has_read_and_where_it_is_complete(
@@ -231,10 +265,17 @@ def test_openlineage_receives_what_each_day_has_read_and_where_it_is_complete(
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         whole = text[: text.rfind("\n") + 1]  # the last line may be half written
         events = [json.loads(line) for line in whole.splitlines()]
-        of_days = [event for event in events if (event["eventType"], event["job"]["name"]) == COMPLETED]
-        return {event["run"]["facets"]["eos_interval"]["interval_run"]: event for event in reversed(of_days)}
+        of_runs = [event for event in events if (event["eventType"], event["job"]["name"]) == COMPLETED]
+        return {event["run"]["facets"]["eos_interval"]["interval_run"]: event for event in reversed(of_runs)}
 
-    until(lambda: len(completed()) == DAYS, "an event for each day", seconds=DEADLINE_SECONDS, pause=API_PAUSE_SECONDS)
+    of_days = {summary["run"] for summary in backfilled.summaries.values()}
+    assert len(of_days) == DAYS
+    until(
+        lambda: of_days <= completed().keys(),
+        "an event for each day",
+        seconds=DEADLINE_SECONDS,
+        pause=API_PAUSE_SECONDS,
+    )
     ledger = {record.key: record.value for record in read_to_end(lab.cluster().kafka, LEDGER).records}
     read = 0
     for summary in backfilled.summaries.values():
@@ -268,10 +309,9 @@ def test_clearing_a_finished_day_is_a_quick_no_op(backfilled: Backfilled, rest: 
     assert "is not complete" not in log_of(rest, DAG_ID, run_id, "write", attempt)
 
 
-@pytest.mark.usefixtures("backfilled")
-def test_half_of_a_finished_day_is_complete_as_its_part(rest: AirflowRest) -> None:
+def test_half_of_a_finished_day_is_complete_as_its_part(runs: dict[str, str], rest: AirflowRest) -> None:
     half, day = from_the_first(DAY / 2), from_the_first(DAY)
-    run_id = rest.trigger(DAG_ID, {"interval": half})
+    run_id = runs["half"]
     succeeded(rest, DAG_ID, run_id)
     found = rest.xcom(DAG_ID, run_id, "write")
     assert (found["interval"], found["part_of"], found["already"]) == (half, f"flights.daily@{day}", True)
@@ -281,10 +321,11 @@ def test_half_of_a_finished_day_is_complete_as_its_part(rest: AirflowRest) -> No
     assert "is not complete" not in text, "no Spark was started"
 
 
-def test_the_downstream_dag_learns_of_every_day(backfilled: Backfilled, rest: AirflowRest) -> None:
+def test_the_downstream_dag_learns_of_every_day(
+    backfilled: Backfilled, runs: dict[str, str], rest: AirflowRest
+) -> None:
     """At the latest with the next event: of two within a second or two, Airflow leaves the second one behind."""
-    run_id = rest.trigger(DAG_ID, {"interval": from_the_first(DAY / 2)})
-    succeeded(rest, DAG_ID, run_id)  # a no-op, with an event
+    succeeded(rest, DAG_ID, runs["half"])  # a no-op, with an event
     until(
         lambda: backfilled.summaries.keys() <= _reported(rest),
         "the runs behind the days",
@@ -299,9 +340,10 @@ def _reported(rest: AirflowRest) -> set[str]:
     return {entry["interval"] for run in runs for entry in rest.xcom(DOWNSTREAM_ID, run, "report")}
 
 
-def test_a_manual_run_without_an_interval_fails_at_once_and_says_what_to_do(rest: AirflowRest) -> None:
-    rest.unpause(DAG_ID)
-    run_id = rest.trigger(DAG_ID)
+def test_a_manual_run_without_an_interval_fails_at_once_and_says_what_to_do(
+    runs: dict[str, str], rest: AirflowRest
+) -> None:
+    run_id = runs["no interval"]
     assert ended(rest, DAG_ID, run_id) == "failed"
     (task,) = rest.task_instances(DAG_ID, run_id)
     assert task.try_number == 1
@@ -310,12 +352,8 @@ def test_a_manual_run_without_an_interval_fails_at_once_and_says_what_to_do(rest
     assert "params.interval" in text
 
 
-@pytest.mark.usefixtures("backfilled")
-def test_an_overlapping_interval_is_refused_and_not_tried_again(rest: AirflowRest) -> None:
-    half_a_day = timedelta(hours=12)
-    start = FIRST_DAY + half_a_day
-    interval = f"{start.isoformat()}/{(start + DAY).isoformat()}"
-    run_id = rest.trigger(DAG_ID, {"interval": interval})
+def test_an_overlapping_interval_is_refused_and_not_tried_again(runs: dict[str, str], rest: AirflowRest) -> None:
+    run_id = runs["overlapping"]
     assert ended(rest, DAG_ID, run_id) == "failed"
     assert rest.task_instances(DAG_ID, run_id)[0].try_number == 1
     assert "overlaps" in log_of(rest, DAG_ID, run_id, "write")
