@@ -180,7 +180,7 @@ def _of_base(value: Any, parameter: inspect.Parameter) -> str | None:
     if parameter.kind is not parameter.VAR_KEYWORD or not isinstance(value, type):
         return None
     base = next(base for base in value.__mro__ if not base.__module__.startswith("airflow_eos_provider."))
-    return f"whatever `{base.__name__}` takes"
+    return f"passed to `{base.__name__}`"
 
 
 def _default(parameter: inspect.Parameter) -> str:

@@ -47,7 +47,7 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
 def interval_asset(pipeline: str, group_id: str) -> Asset:
     """The asset that a pipeline's runs update; schedule DAGs on it.
 
-    Each event's extra holds ``pipeline``, ``group_id``, ``interval``, ``revision``, ``records``, ``digest``,
+    Each event's extra contains ``pipeline``, ``group_id``, ``interval``, ``revision``, ``records``, ``digest``,
     ``already`` and ``part_of``. A cleared task of a complete interval writes nothing, but sends another event with
     ``already`` true. If a wider interval wrote this one, ``part_of`` names that run, and ``records`` and ``digest`` are
     null.

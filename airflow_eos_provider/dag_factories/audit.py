@@ -53,13 +53,13 @@ def audit_dag(
 
     :param conn_id: a connection of type ``kafka_connect``.
     :param dag_id: the DAG's id; one for each cluster.
-    :param every: time between two looks.
-    :param mode: the mode that is meant; unset, the one that the last rollout has made.
-    :param accept: SHA-256 of workers' files that are as meant though no rollout made them.
-    :param through: notifiers that carry the message on, with ``{{ drift_message }}`` in their text.
-    :param repeat: report the same drift at every look, not only at the first.
-    :param transactions: whether the transactions are looked at, too; that asks every partition's leader.
-    :param pool: pool of the tasks; not the one of the rolls, which keep it occupied for as long as they take.
+    :param every: time between two audits.
+    :param mode: the expected mode; default: the mode of the last rollout.
+    :param accept: SHA-256 of workers' files that are correct although no rollout wrote them.
+    :param through: notifiers that send the message, with ``{{ drift_message }}`` in their text.
+    :param repeat: report the same drift in every audit, not only in the first.
+    :param transactions: whether to check transactions, too; this queries every partition's leader.
+    :param pool: pool of the tasks. Do not use the pool of the rolls: a roll occupies its slot until it ends.
     :param tags: the DAG's tags.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
     """

@@ -71,12 +71,12 @@ class ChangeDag:
 
         :param conn_id: a connection of type ``kafka_connect``; for a change of interval runs also of type ``kafka``.
         :param dag_id: the DAG's id; one for each cluster.
-        :param pool: pool of all tasks; the lease in Kafka keeps two changes of a group apart, whoever starts them.
+        :param pool: pool of all tasks. The lease in Kafka already prevents two changes of one group at a time.
         :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
-        :param four_eyes: whoever has started a run may not approve its plan; see ``docs/connect/security.md``.
+        :param four_eyes: the user who started a run may not approve its plan; see ``docs/connect/security.md``.
         :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
         :param tags: the DAG's tags.
-        :param fixed: fields of its request. The form does not ask for those that are given here.
+        :param fixed: fields of its request. Fields given here are not in the trigger form.
         :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
         """
         change = self.change

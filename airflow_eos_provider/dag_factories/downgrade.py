@@ -49,11 +49,11 @@ def downgrade_dag(
     :param dag_id: the DAG's id; one for each cluster.
     :param steps: the modes to roll to, downwards: ``("disabled",)`` goes straight, ``("preparing",)`` stops half way,
         ``("preparing", "disabled")`` rolls twice with an approval each.
-    :param pool: pool of all tasks; it is there to spare the machine that the tasks run on, and is no lock: the lease in
-        Kafka keeps two rolls apart, whoever starts them. A pool of one slot for all DAGs that touch the same cluster
-        lets them queue instead of being refused; let it include deferred tasks, which otherwise give their slot back.
+    :param pool: pool of all tasks. It limits the load, and is not a lock: the lease in Kafka prevents two rolls at a
+        time. Give all DAGs of a cluster a pool of one slot to queue them; otherwise the second one is refused. Let the
+        pool include deferred tasks, or a deferred task frees its slot.
     :param response_timeout: how long each approval waits; without it, for ever. No answer is never a yes.
-    :param four_eyes: whoever has started a run may not approve its plans; see ``docs/connect/security.md``.
+    :param four_eyes: the user who started a run may not approve its plans; see ``docs/connect/security.md``.
     :param approval: further arguments of the approvals, such as ``assigned_users`` or ``notifiers``.
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
     :param deferrable: whether the rolls wait for their gates in the triggerer, without a worker's slot; default:

@@ -67,8 +67,8 @@ def interval_run_dag(
     :param retry_delay: time between two tries of the task.
     :param pool: pool of the task.
     :param tags: the DAG's tags.
-    :param operator: whatever else ``IntervalRunOperator`` (``selects_by_bounds``, ``allow_before_end`` …) and
-        ``SparkSubmitOperator`` take.
+    :param operator: other arguments of ``IntervalRunOperator`` (``selects_by_bounds``, ``allow_before_end`` …) and
+        ``SparkSubmitOperator``.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
     """
     with DAG(

@@ -48,16 +48,16 @@ def upgrade_dag(
 ) -> DAG:
     """The upgrade of one cluster, for a DAG file of a few lines.
 
-    Make one DAG per cluster. The connection is named here and not in the trigger form: whoever may start the DAG may
-    then upgrade this cluster and no other.
+    Make one DAG per cluster. The connection is set here and not in the trigger form, so a user who may start the DAG
+    can upgrade this cluster only.
 
     :param conn_id: a connection of type ``kafka_connect``.
     :param dag_id: the DAG's id; one for each cluster.
-    :param pool: pool of all tasks; it is there to spare the machine that the tasks run on, and is no lock: the lease in
-        Kafka keeps two rolls apart, whoever starts them. A pool of one slot for all DAGs that touch the same cluster
-        lets them queue instead of being refused; let it include deferred tasks, which otherwise give their slot back.
+    :param pool: pool of all tasks. It limits the load, and is not a lock: the lease in Kafka prevents two rolls at a
+        time. Give all DAGs of a cluster a pool of one slot to queue them; otherwise the second one is refused. Let the
+        pool include deferred tasks, or a deferred task frees its slot.
     :param response_timeout: how long each approval waits; without it, for ever. No answer is never a yes.
-    :param four_eyes: whoever has started a run may not approve its plans; see ``docs/connect/security.md``.
+    :param four_eyes: the user who started a run may not approve its plans; see ``docs/connect/security.md``.
     :param approval: further arguments of the two approvals, such as ``assigned_users`` or ``notifiers``.
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
     :param accept: findings of the preflight of the connectors that do not fail it, each as ``<connector>/<kind>``.

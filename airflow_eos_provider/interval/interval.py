@@ -1,4 +1,4 @@
-"""Intervals and runs: what is written, by its canonical name.
+"""Intervals and runs, and their canonical names.
 
 A name is stored in keys and transactional ids, so one interval must have one spelling: UTC, whole seconds. Otherwise
 one interval would be two runs, and both would write it.
@@ -140,7 +140,7 @@ class Run:
     """One interval of one pipeline, to be written once.
 
     :param pipeline: the pipeline's name.
-    :param interval: what is written.
+    :param interval: the interval to write.
     :param revision: 1, or higher for a deliberate rewrite, which is a run of its own with keys of its own.
     :raises ConfigurationError: the revision is below 1.
     """

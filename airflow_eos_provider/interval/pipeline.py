@@ -62,9 +62,9 @@ class Pipeline:
         topic of many; None for no such header.
     :param visibility_timeout_ms: how long ``complete`` may wait, milliseconds, until readers of committed records get
         past the interval's records, which an open transaction of another producer can hold back. The default is the
-        brokers' usual transaction.max.timeout.ms and the minute between two of their looks for expired ones.
-    :param allow_single_in_sync_replica: take replicated topics with ``min.insync.replicas=1`` as they are, though an
-        acknowledged record can be lost there with its partition's leader.
+        brokers' default transaction.max.timeout.ms, and a minute in which they find expired transactions.
+    :param allow_single_in_sync_replica: accept replicated topics with ``min.insync.replicas=1``, although such a
+        topic loses an acknowledged record if its partition's leader is lost.
     :param allow_expired_records: write rows whose own timestamps are older than the target's ``retention.ms``. Brokers
         delete such records soon, often within minutes.
     :raises ConfigurationError: a name or a property cannot be used.

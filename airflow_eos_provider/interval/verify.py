@@ -285,7 +285,7 @@ def verify_run(
     :param header: the pipeline's ``run_header``.
     :param source: files whose lines, all of them, are the values of the run's records.
     :param progress: called while records are read, with the topic, how many are read, and how many there are.
-    :returns: what was found beside what ``complete`` says; ``holds`` is the verdict.
+    :returns: the records found, compared with ``complete``; ``holds`` is true if they match.
     :raises ConfigurationError: the run is not complete, or there is no such topic.
     """
     state = ledger(pipeline, wait=True)
@@ -312,8 +312,8 @@ def verify_all(
     :param topics: where its records are.
     :param source: files whose lines, all of them, are the values of the records.
     :param progress: called while records are read, with the topic, how many are read, and how many there are.
-    :returns: what was found beside what ``complete`` says; ``holds`` is the verdict.
-    :raises ConfigurationError: a run is under way, some of whose records may be there already.
+    :returns: the records found, compared with ``complete``; ``holds`` is true if they match.
+    :raises ConfigurationError: a run is not complete; some of its records may be in the topics already.
     """
     running = [status.run.name for status in statuses(pipeline) if not status.complete]
     if running:

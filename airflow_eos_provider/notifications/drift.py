@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class ConnectDriftNotifier(MessageNotifier):
-    """Makes one message of a failed audit, and passes it to the notifiers of other providers.
+    """Formats a failed audit as a message and passes it to notifiers of other providers.
 
     The message goes to the task's log, and to each of ``through`` as the template variable ``drift_message``, such as
     ``SlackNotifier(text="{{ drift_message }}")``. An audit runs every half minute, so drift that the audit before has
     reported is not reported again unless ``repeat`` says so.
 
-    :param through: notifiers that carry the message on.
-    :param repeat: report it at every audit for as long as it lasts.
+    :param through: notifiers that send the message.
+    :param repeat: report the same drift in every audit until it is fixed.
     """
 
     variable = "drift_message"

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class IntervalLateNotifier(MessageNotifier):
-    """Makes one message of an interval that is late or has failed, and passes it to the notifiers of other providers.
+    """Formats a late or failed interval as a message and passes it to notifiers of other providers.
 
     Give it as ``on_failure_callback`` of an ``IntervalCompleteSensor``, whose ``timeout`` says when an interval is
     late, or of the task that writes it. The message goes to the task's log, and to each of ``through`` as the template
     variable ``eos_message``.
 
-    :param through: notifiers that carry the message on.
+    :param through: notifiers that send the message.
     """
 
     def message(self, context: Context) -> str | None:

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class ConnectRollNotifier(MessageNotifier):
-    """Makes one message of a roll that has stopped, and passes it to the notifiers of other providers.
+    """Formats a stopped roll as a message and passes it to notifiers of other providers.
 
     Give it as ``on_failure_callback`` (a roll that is not tried again) and, to hear of a pause at its first try, as
     ``on_retry_callback`` of :class:`~airflow_eos_provider.operators.rolling_upgrade.ConnectRollingUpgradeOperator`, or
     of a whole DAG by its ``default_args``. The message goes to the task's log, and to each of ``through`` as the
     template variable ``eos_message``.
 
-    :param through: notifiers that carry the message on.
+    :param through: notifiers that send the message.
     """
 
     def message(self, context: Context) -> str | None:

@@ -63,18 +63,18 @@ class PlanApprovalOperator(ApprovalOperator):
     """Show a plan in *Required Actions* and wait until a person approves or rejects it.
 
     The answer may come from Airflow's pages or its REST API (``hitlDetails``). Nothing is approved by time passing: a
-    response timeout fails the task. A rejection is an answer, so the task succeeds, as Airflow's own
-    ``ApprovalOperator``; every task after it is skipped, whatever its trigger rule. With ``fail_on_reject`` the task
+    response timeout fails the task. A rejection is an answer, so the task succeeds, like Airflow's own
+    ``ApprovalOperator``; all tasks after it are skipped under any trigger rule. With ``fail_on_reject`` the task
     fails instead, without a retry.
 
     :param plan: the plan as ``to_dict`` gives it: of a roll
         (:class:`~airflow_eos_provider.rollout.plan.plan.Plan`), or of a change of source offsets
         (:class:`~airflow_eos_provider.offsets.verbs.plan.OffsetsPlan`).
-    :param reason: why it is asked, shown below the plan as what it is: words of whoever started the run.
+    :param reason: reason for the change, shown below the plan, quoted as the text of the user who started the run.
     :param take_over: whether the run asks that a controller is fenced though its lease still runs; shown below the
         plan. A template gives the words ``True`` or ``False``.
-    :param four_eyes: whoever started the run may not approve it. A run that a schedule has started may be approved by
-        anyone; any other run without a known requester is refused, before an approver is asked.
+    :param four_eyes: the user who started the run may not approve it. Anyone may approve a scheduled run. Any other run
+        whose user is unknown is refused before an approver is asked.
     :param response_timeout: how long to wait for an answer; without it, for ever.
     :param kwargs: of ``ApprovalOperator``, such as ``assigned_users`` and ``notifiers``.
     :returns: ``{"plan_hash", "approved_by", "approved_at"}``, which the roll requires; nothing after a rejection.

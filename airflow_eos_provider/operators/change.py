@@ -79,11 +79,11 @@ class ChangeOperator(BaseOperator):
 
     :param plan: the plan as the plan operator returns it.
     :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
-        hash must be the plan's, and an approval without a result, as one that was marked as success, is none.
+        hash must be the plan's. An approval task that was marked as success has no result and does not count.
     :param reason: why, for the journal.
     :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
     :param conn_id: as of the plan operator.
-    :returns: the report, as its ``to_dict`` gives it.
+    :returns: the report, from its ``to_dict``.
     :raises AirflowFailException: refused, or moved since it was planned; nothing was changed then.
     """
 

@@ -26,14 +26,14 @@ class ConnectDriftError(AuditError):
 
 
 class ConnectDriftAuditOperator(AuditOperator):
-    """Look once, and fail if something has drifted. It changes nothing.
+    """Check once, and fail if something has drifted. It changes nothing.
 
     :param conn_id: a connection of type ``kafka_connect`` (templated).
-    :param mode: the mode that is meant, whatever the last rollout has made (templated).
-    :param accept: SHA-256 of workers' files that are as meant though no rollout made them (templated).
-    :returns: the look, as ``Drift.to_dict`` gives it.
+    :param mode: the expected mode; default: the mode of the last rollout (templated).
+    :param accept: SHA-256 of workers' files that are correct although no rollout wrote them (templated).
+    :returns: the drift found, from ``Drift.to_dict``.
     :raises ConnectDriftError: something has drifted; each finding with what to do.
-    :raises ConnectUnseenError: it is not known; what is not seen is unknown, not fine.
+    :raises ConnectUnseenError: a part of the cluster could not be checked.
     """
 
     template_fields: Sequence[str] = ("conn_id", "mode", "accept")

@@ -34,17 +34,17 @@ RETRY_DELAY = timedelta(seconds=10)
 class ConnectorFindingsOperator(BaseOperator):
     """Ask every worker, and the brokers, what a mode does to each connector. It changes nothing.
 
-    It fails if something blocks. What is not known does not fail it: it is in the log and in the XCom.
+    It fails if a finding blocks. Inconclusive findings do not fail it; they are in the log and in the XCom.
 
     :param conn_id: a connection of type ``kafka_connect`` (templated).
     :param mode: the mode that is asked about (templated).
     :param connectors: these only; none for all (templated).
     :param accept: findings that do not count, each as ``<connector>/<kind>`` (templated).
     :param seconds: limit of all questions to the workers together.
-    :param fails_when_begun: whether it also fails where a worker runs in the mode ``enabled`` already. A DAG that rolls
-        there says no: then going on is the shortest way out.
-    :returns: ``group``, ``mode``, ``verdict``, ``counts``, ``sources``, ``sinks``, and the 200 worst ``findings`` that
-        do not hold; ``left_out`` says how many more there are.
+    :param fails_when_begun: whether it also fails if a worker runs in the mode ``enabled`` already. A DAG that rolls to
+        this mode sets it to false: then finishing the roll is the shortest remedy.
+    :returns: ``group``, ``mode``, ``verdict``, ``counts``, ``sources``, ``sinks``, and the 200 worst failed
+        ``findings``; ``left_out`` is the number of omitted ones.
     :raises AirflowFailException: something blocks; with each reason and what to do.
     """
 

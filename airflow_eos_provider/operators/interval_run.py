@@ -182,7 +182,7 @@ class IntervalRun(BaseOperator):
         return run_of(context, self.pipeline, self.interval, self.revision)
 
     def write(self, context: Context, pipeline: Pipeline, run: Run) -> Completed | None:
-        """Write what is missing of the run and complete it.
+        """Write the missing slices and complete the run.
 
         :returns: what the job tells of itself, for its tasks' figures alone; None if it cannot be heard.
         """
@@ -239,7 +239,7 @@ class IntervalRun(BaseOperator):
         return summary
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
-        """What OpenLineage is told: the folders that the plan pinned, the topic, and the interval."""
+        """OpenLineage facets: the folders that the plan pinned, the topic, and the interval."""
         from airflow_eos_provider.lineage import events
 
         return None if self._told is None else events.of_interval(*self._told)
@@ -316,7 +316,7 @@ def _one_interval(found: str) -> ConfigurationError:
 
 
 class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
-    """Write one interval by ``spark-submit``, on whatever cluster the Spark connection names.
+    """Write one interval by ``spark-submit``, on the cluster of the Spark connection.
 
     With a connection of type ``spark_connect`` nothing is submitted: the task's own process is the run's coordinator,
     and the tasks run on the server that all days of a backfill share. What only a submission has is then left unused.
@@ -324,8 +324,8 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
     Everything that :class:`SparkSubmitOperator` takes can be given too. Credentials travel in a file that only this
     user may read, never on a command line.
 
-    A killed driver, a lost executor, a lost Airflow worker: the next try goes on with the slices that are left. A run
-    that another one has fenced fails at once: two that retry would fence each other for ever.
+    After a killed driver, a lost executor or a lost Airflow worker, the next try writes the remaining slices. If
+    another driver fences the run, the task fails without a retry: two that retry would fence each other for ever.
 
     :param function: ``package.module:function`` or ``/path/of/file.py:function``; it is called as
         ``function(spark, interval, **arguments)`` and returns a DataFrame with the columns ``key``, ``value`` and,

@@ -152,8 +152,8 @@ class ConnectPreflightOperator(_ConnectOperator):
 class ConnectPlanOperator(_ConnectOperator):
     """Plan the roll to one mode. Nothing is changed.
 
-    On the way up a worker beyond the target is never taken back: the step to ``preparing`` is skipped where every
-    worker that runs is prepared already. On the way down none is taken up.
+    An upgrade never moves a worker back to a lower mode: the step to ``preparing`` is skipped if every running
+    worker is prepared already. A downgrade never moves one to a higher mode.
 
     :param target: the mode.
     :param downwards: whether this is a step of a downgrade.
@@ -186,26 +186,27 @@ class ConnectPlanOperator(_ConnectOperator):
 class ConnectRollingUpgradeOperator(_ConnectOperator):
     """Apply an approved plan: one worker after the other, each through its gate.
 
-    It observes the cluster before it acts, so a retry after a crash goes on where the roll stopped. The checkpoint in
-    the task state store says which rollout this task belongs to; the authority is the journal in Kafka, and above it
-    the cluster itself.
+    It observes the cluster before it acts, so a retry after a crash resumes where the roll stopped. The checkpoint in
+    the task state store says which rollout this task belongs to. The journal in Kafka overrides it, and the observed
+    cluster overrides both.
 
-    Being killed (*Mark failed*, a stopped Airflow worker): no further action is begun and the cluster stays as it is.
-    That is safe, since workers in ``preparing`` can run beside both other modes; an unexpected way back is not.
+    If the task is killed (*Mark failed*, a stopped Airflow worker), it starts no further action and leaves the cluster
+    unchanged. That is safe: workers in ``preparing`` can run together with both other modes. An unexpected rollback is
+    not.
 
-    Deferrable, it gives its slot back while a gate is waited for: a trigger looks at group, REST and topics, and the
-    task comes back to look at the hosts, to decide and to act. Until then the journal's lease is left to the task.
+    If deferrable, the task frees its slot while it waits for a gate. A trigger polls group, REST and topics; the task
+    then resumes to check the hosts, decide and act. The task keeps the journal's lease until then.
 
     :param plan: the plan as :meth:`~airflow_eos_provider.rollout.plan.plan.Plan.to_dict` gives it.
     :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
-        hash must be the plan's, and an approval without a result, as one that was marked as success, is none.
+        hash must be the plan's. An approval task that was marked as success has no result and does not count.
     :param reason: why, for the journal.
     :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
     :param deferrable: wait for gates in the triggerer, without a worker's slot; default: ``[operators]
         default_deferrable``.
     :param durable: keep in the task state store which rollout this task carries out, and until when its gate is waited
-        for. Without it a retry knows what the journal has: it goes on where the roll stopped, but begins a gate's time
-        again, and begins an aborted rollout again.
+        for. Without it a retry knows only the journal: it resumes where the roll stopped, but restarts a gate's
+        timeout, and starts an aborted rollout again.
     :returns: the report: ``rollout_id``, ``from``, ``to``, ``workers``, ``finished_at_ms``.
     :raises AirflowFailException: refused, moved, failed at a gate, or fenced; a person has to look first.
     """
@@ -309,7 +310,7 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
         )
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
-        """What OpenLineage is told of a roll that is done."""
+        """OpenLineage facets of a finished roll."""
         from airflow_eos_provider.lineage import events
 
         return None if self._told is None else events.of_roll(*self._told)

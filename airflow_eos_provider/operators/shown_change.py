@@ -49,7 +49,7 @@ class ShownChangeOperator(BaseOperator):
 
     :param plan: the plan as the task before has made it.
     :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
-        hash must be the plan's, and an approval without a result, as one that was marked as success, is none.
+        hash must be the plan's. An approval task that was marked as success has no result and does not count.
     :param reason: why, for the task's log.
     """
 

@@ -27,16 +27,16 @@ LOOK_SECONDS = 30.0
 
 
 class ConnectDriftSensor(DeferrableSensor):
-    """Succeeds when something has drifted; its XCom is what was found. It changes nothing.
+    """Succeeds when something has drifted; its XCom is the drift. It changes nothing.
 
-    What cannot be seen at one look is logged, and waited for: it is neither drift nor proof that there is none. The
-    audit DAG fails for it.
+    If a poll cannot check a part of the cluster, the sensor logs it and keeps waiting: that is not drift, and not
+    proof of its absence. The audit DAG fails in this case.
 
     :param conn_id: a connection of type ``kafka_connect`` (templated).
-    :param connect_mode: the mode that is meant, whatever the last rollout has made (templated). ``mode`` is every
-        sensor's own: ``poke`` or ``reschedule``.
-    :param accept: SHA-256 of workers' files that are as meant though no rollout made them (templated).
-    :param look_interval: deferred, seconds after which the cluster is looked at though its group has not changed.
+    :param connect_mode: the expected mode; default: the mode of the last rollout (templated). ``mode`` is
+        Airflow's setting of every sensor: ``poke`` or ``reschedule``.
+    :param accept: SHA-256 of workers' files that are correct although no rollout wrote them (templated).
+    :param look_interval: when deferred, seconds after which to check the cluster even if its group has not changed.
     :param deferrable: wait in the triggerer, without a worker's slot; default: ``[operators] default_deferrable``.
     """
 

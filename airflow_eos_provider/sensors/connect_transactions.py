@@ -21,15 +21,14 @@ POKE_SECONDS = 15.0
 
 
 class ConnectTransactionsSensor(DeferrableSensor):
-    """Succeeds when no transaction hangs, and none of the group's is open too long; its XCom is the look. It changes
-    nothing.
+    """Succeeds when no transaction hangs, and none of the group's is open too long. It changes nothing.
 
-    What cannot be seen at one look is logged, and waited for: it is no proof that nothing hangs.
+    Its XCom is the audit's result. If a poll cannot check something, the sensor logs it and keeps waiting.
 
     :param conn_id: a connection of type ``kafka_connect`` (templated).
-    :param topics: where nothing may hang; by default all that one may see (templated).
-    :param connectors: whose transactions may not be open too long; by default all of the group's (templated).
-    :param longer_than: seconds for which a transaction may be open; None for its own timeout.
+    :param topics: topics to check; by default all that the login may describe (templated).
+    :param connectors: connectors whose open transactions to check; by default all of the group (templated).
+    :param longer_than: seconds for which a transaction may be open; None: its own timeout.
     :param deferrable: wait in the triggerer, without a worker's slot; default: ``[operators] default_deferrable``.
     """
 

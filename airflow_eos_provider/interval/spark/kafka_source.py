@@ -74,7 +74,7 @@ def kafka_source(
         producers that set the time themselves (``CreateTime``) retry. It matters for partitions without a later record,
         and is how much older than a bound's time a record behind that bound may be.
     :param timeout_seconds: how long to wait for that time, and for the end of transactions that are open in the range.
-    :param allow_removed: take what is left where retention may have removed records of the interval.
+    :param allow_removed: accept that retention may have removed records of the interval; read the remaining ones.
     :param options: further options of Spark's Kafka source, a login among them (``kafka.security.protocol`` …, with the
         names of Java's clients).
     :returns: the columns of Spark's Kafka source. A slice's key is the place: ``topic``, ``partition`` and ``offset``.

@@ -103,14 +103,14 @@ def write_interval(
     :param pipeline: where to write.
     :param interval: which interval the records are of.
     :param spark: the session; only needed for files, where the active one is taken otherwise.
-    :param revision: 2 or more writes a finished interval anew, as a run of its own.
+    :param revision: 2 or more writes a complete interval again, as a separate run.
     :param slices: how many slices the rows are put into, by ``pmod(xxhash64(key), slices)``: 1 to
         :data:`MAX_SLICES`, the session's parallelism if not given. A run keeps the number that it was begun with.
     :param key: the frame's columns that decide a row's slice, written or not. They have to be the same in every
         attempt, so what depends on chance, on the clock or on the order of arrival is refused. Null has a hash
         as any value has: rows in whose key all columns are null are of one slice.
     :param slices_by: ``key``; or ``files``: groups of whole files are slices, about as large as one another, and
-        ``key`` says nothing. No row changes hands then, so there is no shuffle. It takes a frame that reads files once
+        ``key`` is ignored. Rows stay in their task, so there is no shuffle. It takes a frame that reads files once
         and takes each row by itself (:func:`~airflow_eos_provider.interval.spark.files.require_narrow`); a slice
         is read by one task, so there are at most as many as files.
     :param tasks: how many tasks write; as many as slices if not given.
@@ -133,7 +133,7 @@ def write_interval(
     :raises InputChangedError: slices are committed, and the rows of this attempt have not the same count and digest
         there; the slice and both figures are named, and nothing is written. Or Spark has lost a part of the rows with
         an executor, and its second evaluation has others: the run is not completed.
-    :raises FencedError: another driver runs this interval now. It must not be tried again by itself.
+    :raises FencedError: another driver runs this interval now. Do not retry automatically.
     :raises EosError: the stage failed; what it committed stays, and the next attempt writes the rest.
     """
     require_pandas()

@@ -65,8 +65,8 @@ class KafkaSettings:
 
     @property
     def principal(self) -> str | None:
-        """Whom the brokers' ACLs know this client by, as far as its settings say; None where a certificate, a ticket or
-        a token says it."""
+        """The principal in the brokers' ACLs, according to the settings; None if a certificate, a ticket or a token
+        determines it."""
         protocol = self.properties.get("security.protocol", "PLAINTEXT").upper()
         if protocol.startswith("SASL"):
             mechanism = self.properties.get("sasl.mechanism") or self.properties.get("sasl.mechanisms", "")
@@ -105,7 +105,7 @@ class KafkaSettings:
         return kafka_python_settings.configuration(self.properties)
 
     def redacted(self) -> dict[str, str]:
-        """The properties as they may be shown: whatever may be secret is replaced."""
+        """The properties for display: values that may be secret are replaced."""
         return {name: "***" if is_secret(name) else value for name, value in sorted(self.properties.items())}
 
     def __repr__(self) -> str:
