@@ -380,4 +380,4 @@ def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
 
 def in_words(seconds: Mapping[str, float]) -> str:
     """``read 1.2, produce 3.0``."""
-    return ", ".join(f"{part.replace('_', ' ')} {spent:.1f}" for part, spent in seconds.items()) or "not known"
+    return ", ".join(f"{part.replace('_', ' ')} {spent:.1f}" for part, spent in seconds.items()) or "unknown"

@@ -1,4 +1,4 @@
-"""How a run tells whoever follows it."""
+"""Progress reports of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads back what interval runs have written: their state, and whether the records are those that were promised.
+"""Reads back the state and the records of interval runs, and checks that the records match the ledger.
 
 Everything here only reads.
 """
@@ -186,7 +186,7 @@ def part_of(run: Run, whole: Run) -> ConfigurationError:
     """What is said to those who ask for the records of a part, which has no count and no digest of its own."""
     return ConfigurationError(
         f"{run.name} was written as a part of {whole.name}, and has no record of its own.",
-        expected="a run as it was written",
+        expected="a run that was written by itself",
         remedy=f"Ask for {whole.name}: it is complete, and so is each interval within it.",
     )
 
@@ -319,7 +319,7 @@ def verify_all(
     if running:
         raise ConfigurationError(
             f"{len(running)} runs of {pipeline.name} are not complete: {', '.join(running[:5])}.",
-            remedy="Let them end, or abandon those of which nothing is committed.",
+            remedy="Let them finish, or abandon the runs without a committed slice.",
         )
     complete = list(ledger(pipeline, wait=True).complete_runs())
     _require_comparable(complete)
@@ -428,7 +428,7 @@ def require_seen(kafka: KafkaSettings, *missing: str) -> None:
     hidden = [name for name, allowed in operations_of(futures, admin.explain).items() if allowed == frozenset()]
     if hidden:
         raise NotKnownError(
-            f"{kafka.who} may not see topic {hidden[0]}, so whether it exists is not known.",
+            f"{kafka.who} may not see topic {hidden[0]}, so eos cannot tell whether it exists.",
             expected="the right to describe the topics of the pipelines",
             remedy=kafka.rights_remedy,
         )

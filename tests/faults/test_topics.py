@@ -285,7 +285,7 @@ def test_a_topic_made_anew_in_mid_run_is_caught_before_complete(story: Any, chan
 
     end = driver.end()
     assert end.get("error") == "TopicChangedError", end
-    assert "made anew" in end["text"]
+    assert "deleted and recreated" in end["text"]
     assert story.completes() == []
 
 

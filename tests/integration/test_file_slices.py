@@ -94,7 +94,7 @@ def test_a_retry_is_held_to_the_files_and_to_what_decided_the_slices(
     spark: SparkSession, pipeline: Pipeline, folder: Path
 ) -> None:
     begin_and_die(spark, folder, pipeline, slices_by="files")
-    with pytest.raises(ConfigurationError, match=r"begun with other slices: groups of whole files"):
+    with pytest.raises(ConfigurationError, match=r"started with other slices: groups of whole files"):
         write_interval(rows(spark, folder), pipeline, DAY, slices=3)
     (folder / "part 9.json").write_text('{"file":9,"line":0}\n')
     with pytest.raises(ConfigurationError, match=r"part 9\.json, which was not there"):
@@ -110,7 +110,7 @@ def test_a_run_that_was_begun_by_key_is_not_gone_on_with_by_files(
     spark: SparkSession, pipeline: Pipeline, folder: Path
 ) -> None:
     begin_and_die(spark, folder, pipeline)
-    with pytest.raises(ConfigurationError, match="begun with slices of a key"):
+    with pytest.raises(ConfigurationError, match="started with slices by key"):
         write_interval(rows(spark, folder), pipeline, DAY, slices_by="files")
     assert write_interval(rows(spark, folder), pipeline, DAY).records == FILES * (LINES - 1) * 2
     require_exactly_once(pipeline)

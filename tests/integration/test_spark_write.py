@@ -239,7 +239,7 @@ def test_a_run_that_was_begun_with_another_key_is_not_gone_on_with(spark: SparkS
     frame = jobs.numbered(spark, DAY)
     with pytest.raises(ConfigurationError, match="partition 99"):
         write_interval(misplaced(frame, F.lit(True)), target.pipeline, DAY, slices=2)
-    with pytest.raises(ConfigurationError, match="begun with other slices"):
+    with pytest.raises(ConfigurationError, match="started with other slices"):
         write_interval(frame, target.pipeline, DAY, key="value", slices=2)
 
 

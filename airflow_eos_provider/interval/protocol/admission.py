@@ -2,8 +2,8 @@
 
 Two drivers that plan overlapping intervals at the same moment must see each other. So plans are written under one id,
 the planner's: init, read the control topic to its end, then the ledger to an end asked for after that, write the plan
-in one transaction. A planner that is fenced begins again with init: the one that fenced it has written its plan by
-then, or is gone. So does one whose commit ended in an error that leaves the decision open: the next init settles it.
+in one transaction. A fenced planner starts again with init: by then the other planner has written its plan, or is gone.
+If the result of a commit is unknown, the planner also starts again: the next init settles it.
 
 The transaction of the pipeline's first plan also records its ledger, by name and topic id. The ledger in turn says
 which control topic has the plans (:mod:`~airflow_eos_provider.interval.topics.ledger`), and which runs have committed
@@ -79,7 +79,7 @@ def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | Com
             f"Revision {run.revision} of {run.interval} of {run.pipeline} is asked for, but "
             f"{f'revision {max(revisions)} is the last one' if revisions else 'no revision of it is complete'}.",
             expected=f"revision {max(revisions, default=0) + 1}",
-            remedy="Complete the revisions in their order; one that is complete is never written again.",
+            remedy="Complete the revisions in their order. A complete revision is never written again.",
         )
     return None
 
@@ -99,8 +99,8 @@ def _refuse_overlaps(run: Run, planned: Collection[Run], begun: set[Run], finish
 def _under_way(run: Run, whole: Run) -> WholeUnderWayError:
     return WholeUnderWayError(
         f"{run} lies within {whole}, which is being written.",
-        expected="that the wider interval is complete: then this one is, as a part of it",
-        remedy="Try again when it is. If it is given up (eos intervals abandon), this one can be written by itself.",
+        expected="a complete wider interval, which completes this one",
+        remedy="Try again when it is complete. If you abandon it (eos intervals abandon), run this interval by itself.",
     )
 
 
@@ -109,8 +109,8 @@ def _plan_lost(run: Run, begun: Run) -> OverlapError:
         f"{run} cannot be planned: the ledger has committed slices of {'it' if begun == run else begun}, but the "
         "control topic has no plan of that run.",
         expected="the plan that its slices were committed with; without it, records would be delivered twice",
-        remedy="The control topic was deleted or created again. Find out which records of that interval the target "
-        "holds, and write what is missing under another pipeline name.",
+        remedy="The control topic was deleted or recreated. Find out which records of that interval are in the target, "
+        "and write the missing ones under another pipeline name.",
     )
 
 
@@ -118,11 +118,11 @@ def overlap(run: Run, other: Run, state: str = "is complete") -> OverlapError:
     """The refusal of a run because of another one that overlaps it, and does not complete it as its part."""
     remedy = f"If the schedule has changed, choose intervals that begin where {other.interval} ends."
     if state != "is complete":
-        remedy = f"Let it finish, or give it up if nothing of it is committed (eos intervals abandon). {remedy}"
+        remedy = f"Let it finish, or abandon it if none of its slices is committed (eos intervals abandon). {remedy}"
     elif other.interval.contains(run.interval):
         remedy = (
-            f"{other.interval} does not complete the intervals within it: its input was looked up before its end, or "
-            f"without selects_by_bounds. If rows of it are missing, write it once more as its next revision. {remedy}"
+            f"{other.interval} does not complete the intervals within it: its input was listed before its end or "
+            f"without selects_by_bounds. If rows of it are missing, write its next revision. {remedy}"
         )
     return OverlapError(
         f"{run} overlaps {other}, which {state}: their common part would be delivered twice.",

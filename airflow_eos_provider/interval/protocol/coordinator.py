@@ -259,8 +259,8 @@ class Coordinator:
         :raises FencedError: another coordinator has taken over.
         """
         if tasks < 1:
-            raise EosError(f"{tasks} tasks are asked for.", expected="1 or more")
-        self._report(f"{self._run}: looking at what is on record")
+            raise EosError(f"{tasks} tasks were requested.", expected="1 or more")
+        self._report(f"{self._run}: reading the records of earlier attempts")
         open_reader(self._session)  # clients connect while others are asked; no id is taken before its init
         self._next_producer = self._open_producer()
         if rows_have_times:
@@ -337,7 +337,7 @@ class Coordinator:
             raise EosError(
                 f"{self._run}: slices {foreign[:20]} are committed under another plan.",
                 expected=f"plan {stage.plan_hash}",
-                remedy="Two plans for one interval must not be. Find out who wrote there before going on.",
+                remedy="One interval must not have two plans. Find out which program wrote the other one first.",
             )
         require_comparable(self._run, done)
         if figures is not None:

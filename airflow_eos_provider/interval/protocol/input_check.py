@@ -1,7 +1,7 @@
-"""Compares an attempt's input with the slices that are committed: they must have the same rows.
+"""Compares an attempt's input with the committed slices: they must have the same rows.
 
-A committed slice is skipped ever after. A row that has moved since would be written twice, or not at all, and no reader
-could tell. So the rows of the committed slices are counted and summed up from this attempt's own input, and compared
+Later attempts skip a committed slice. A row that has moved since would be written twice, or not at all, and no reader
+would notice. So the rows of the committed slices are counted and summed up from this attempt's own input, and compared
 with the ledger, before anything is written.
 """
 
@@ -19,15 +19,15 @@ _SHOWN = 3
 _NUMBERS_SHOWN = 20
 
 _REMEDY = (
-    "Bring the input back to what the first attempt read, and run the interval again; the query must give the same "
-    "rows, byte for byte, whenever it runs (no clock, no chance, no order of arrival, in the values neither). If the "
-    "old input is gone for good: write the interval as a new revision, which leaves what is committed of this one in "
-    "the topic."
+    "Restore the input that the first attempt read, and run the interval again. The query must return the same rows, "
+    "byte for byte, in every run: keys and values must not depend on the clock, on random numbers or on the order of "
+    "arrival. If the old input is lost, write the interval as a new revision; the committed records of this one "
+    "stay in the topic."
 )
 
 
 class InputChangedError(RefusedError):
-    """The input has other rows than those that are committed. Nothing was written since that was seen."""
+    """The rows of the input differ from the committed rows. Nothing was written after the comparison."""
 
 
 @dataclass(frozen=True, slots=True)

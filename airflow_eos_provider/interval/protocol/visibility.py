@@ -1,16 +1,16 @@
-"""Waits until readers of committed records get all records of a run, and names who holds them back.
+"""Waits until readers of committed records get all records of a run, and names the transaction that blocks them.
 
-A partition's readers stop where its first open transaction begins, whoever's it is: at the last stable offset. A record
-behind it is committed, and no reader gets it until that transaction ends. So ``complete`` waits until the stable end of
-each target partition has passed what was there when the run's last marker was.
+A partition's readers stop at the last stable offset, where its first open transaction begins, of any producer. A
+committed record behind it reaches no reader until that transaction ends. So ``complete`` waits until the stable end of
+each target partition passes the end at the time of the run's last marker.
 
 The ends to pass are asked for after the run's ids are fenced: all of its records come before them. Transactions that
 begin later come after them and are not waited for.
 
-A marker may be missing for good. A broker that decides a transaction takes a partition without a leader for one that
-was deleted, and says that the transaction has ended though no marker is there (KAFKA-20734, seen with Kafka 4.3.1).
-When the partition comes back, its readers stop before records that were committed. No client can write the marker, so
-the run looks for it before ``complete`` says otherwise.
+A marker may be missing for ever. A broker that ends a transaction treats a partition without a leader as deleted, and
+reports that the transaction has ended although the marker was not written (KAFKA-20734, seen with Kafka 4.3.1). When
+the partition is online again, its readers stop before committed records. No client can write the marker, so the run
+checks for missing markers before it writes ``complete``.
 """
 
 from __future__ import annotations
@@ -71,20 +71,22 @@ class Holder:
         place = f"partition {self.partition} from offset {self.start_offset} on"
         if self.transactional_id is None:
             return (
-                f"producer {self.producer_id} holds {place} since {_at(self.last_write_ms)} at the latest; no "
-                "transactional id is listed for it, since this principal may not describe it, or the transaction hangs"
+                f"producer {self.producer_id} blocks {place} since {_at(self.last_write_ms)} at the latest; no "
+                "transactional id is listed for it: this principal may not describe it, or the transaction hangs"
             )
         who = f"{self.transactional_id} (producer {self.producer_id})"
         known = self.description
         if known is None or known.started_at_ms is None:
             return (
-                f"{who} holds {place} since {_at(self.last_write_ms)}, but its coordinator has no transaction open: it "
-                "has just ended, or it hangs, and then only 'eos transactions abort "
+                f"{who} blocks {place} since {_at(self.last_write_ms)}, but its coordinator has no transaction open. "
+                "It has just ended, or it hangs, and then only 'eos transactions abort "
                 f"--topic {topic} --partition {self.partition} --start-offset {self.start_offset}' ends it, which "
                 "gives its records up"
             )
         until = known.started_at_ms + known.timeout_ms
-        return f"{who} holds {place} ({known.state}) since {_at(known.started_at_ms)}, until {_at(until)} at the latest"
+        return (
+            f"{who} blocks {place} ({known.state}) since {_at(known.started_at_ms)}, until {_at(until)} at the latest"
+        )
 
 
 def holders(
@@ -185,7 +187,7 @@ class Visibility:
             return f"an open transaction, which cannot be looked up ({error.found})"
         found = holders(producers, ends, listed, described)
         if not found:
-            return "its end is on the way"
+            return "the transaction has just ended"
         more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         return "; ".join(holder.words(topic) for holder in found[:_NAMED]) + more
 
@@ -196,7 +198,7 @@ class Visibility:
             f"{self._run}: every slice is committed, but readers of committed records get partition {partition} of "
             f"{topic} only up to offset {left[partition]} of {ends[partition]}{more}: "
             f"{self._who_holds(topic, {p: ends[p] for p in left})}.",
-            expected=f"that all records can be read within visibility_timeout_ms, {self._timeout_ms} ms",
+            expected=f"all records readable within visibility_timeout_ms, {self._timeout_ms} ms",
             remedy="Nothing is lost. Run the interval again when that transaction has ended: it writes nothing and "
             "completes. If its producer is meant to stay open that long, raise visibility_timeout_ms.",
         )
@@ -234,5 +236,5 @@ def missing_marker_error(run: Run, topic: str, lost: tuple[ActiveProducer, ...])
         expected="no open transaction of this run in any partition",
         remedy=f"'eos transactions abort --topic {topic} --partition {first.partition} --start-offset "
         f"{first.transaction_start_offset}' frees the readers and gives these records up for good; then write the "
-        "interval anew as revision 2 into a topic where its other records are not yet.",
+        "interval again as revision 2 into a topic that does not have its other records.",
     )

@@ -196,9 +196,9 @@ def require_planned_files(now: Mapping[str, Any], plan: Mapping[str, Any]) -> No
     if any(now.get(name) != value for name, value in kept.items()):
         count, pinned = (each.get("file_count", len(each.get("files", ()))) for each in (now, plan))
         raise ConfigurationError(
-            f"The interval has {count} files now, and not those that its plan pinned.",
+            f"The interval has {count} files now, which differ from the files that its plan pinned.",
             expected=f"the {pinned} files of the plan, unchanged",
-            remedy="Put the files back as they were and run the interval again, or write it as a new revision.",
+            remedy="Restore the original files and run the interval again, or write it as a new revision.",
         )
 
 
@@ -683,7 +683,7 @@ def _readable(path: str) -> Iterator[None]:
             raise EosError(found, remedy="Check the file system, and run the interval again.") from error
         raise ConfigurationError(
             found,
-            expected="a complete file of the given format, compressed as its name says",
+            expected="a complete file of the given format, whose compression matches its file name",
             remedy="Replace the file, or correct the format.",
         ) from error
 

@@ -1,9 +1,8 @@
-"""Looks at the Python of this driver, and by small Spark jobs at that of every executor.
+"""Inspects the Python of this driver, and of every executor by small Spark jobs.
 
-What looks (:mod:`~airflow_eos_provider.interval.spark.executors.environment`) is shipped by value as a function of a
-column, with text as its result: a bare Python that has no more than its standard library runs it, on a cluster as well
-as behind Spark Connect. An executor is known by what its JVM was started with, so each is reported once, however many
-tasks it had.
+The inspection (:mod:`~airflow_eos_provider.interval.spark.executors.environment`) is shipped by value as a function of
+a column, with text as its result. It needs only Python's standard library, and runs on a cluster and behind Spark
+Connect. An executor is identified by the start arguments of its JVM, so each is reported once, even with many tasks.
 """
 
 from __future__ import annotations

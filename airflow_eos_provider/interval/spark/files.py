@@ -1,7 +1,7 @@
 """The files of an interval as Spark reads them: listed, pinned, and as slices of a DataFrame.
 
 *The index is pinned.* A DataFrame of files has an index: the paths, sizes and times of change that Spark saw when the
-frame was created, or when the session first read the table. Spark reads that much of each file, and no other file.
+frame was created, or when the session first read the table. Spark reads these files only, up to these sizes.
 :func:`pinned_files` compares the index with a new listing by Spark's own rules, and refuses a frame whose files have
 changed since.
 
@@ -102,9 +102,9 @@ def pinned_files(frame: DataFrame) -> FileSet:
     if differ := read.differences(there):
         more = f", and {len(differ) - 1} more differ" if len(differ) > 1 else ""
         raise EosError(
-            f"The files of the DataFrame have changed since it was created: {differ[0]}{more}. Spark would read them "
-            "as they were then, and leave out rows.",
-            expected=f"the {len(read)} files that Spark has listed, unchanged",
+            f"The files of the DataFrame have changed since it was created: {differ[0]}{more}. Spark would read the "
+            "old list of files, and leave out rows.",
+            expected=f"the {len(read)} files that Spark listed, unchanged",
             remedy="Create the DataFrame after the files are final, and run the interval again. For a table call "
             "spark.catalog.refreshTable(…) first, for a path spark.catalog.refreshByPath(…), for a cached frame "
             "unpersist().",
@@ -307,7 +307,7 @@ def _reader(spark: SparkSession) -> Any:
 def _not_listed(path: str, error: Exception) -> EosError:
     if is_server_lost(error):
         return UnreachableError(
-            f"The files at {path} were not listed: Spark's server was lost meanwhile ({_words(error)}).",
+            f"The files at {path} were not listed: Spark's server was lost ({_words(error)}).",
             remedy="Run the interval again when the server is back; nothing was written.",
         )
     return ConfigurationError(
@@ -353,9 +353,9 @@ class FilesSource:
             ways = {name: value for name, value in piece.source.items() if name != "file"}
             if "file" not in piece.source or ways != self.options.to_dict():
                 raise ConfigurationError(
-                    f"The interval was begun with other slices: {ways}.",
+                    f"The interval was started with other slices: {ways}.",
                     expected=f"files read as {self.options.to_dict()}",
-                    remedy="Run it as it was begun, or abandon it if none of its slices is committed.",
+                    remedy="Run it with the original settings, or abandon it if none of its slices is committed.",
                 )
         self.files.require(FileSet.from_dicts(piece.source["file"] for piece in planned))
 
@@ -552,9 +552,9 @@ class FileGroups:
         """Take over the groups of a plan, perhaps of an earlier attempt, and check their files."""
         if any(FILES not in piece.source for piece in planned):
             raise ConfigurationError(
-                "The run was begun with slices of a key, not of files.",
-                expected="slices_by='key', as it was begun",
-                remedy="Run it as it was begun, or abandon it if none of its slices is committed.",
+                "The run was started with slices by key, not by files.",
+                expected="slices_by='key', the original setting",
+                remedy="Run it with the original settings, or abandon it if none of its slices is committed.",
             )
         self.groups = [FileSet.from_dicts(piece.source[FILES]) for piece in planned]
         self.pinned.require(FileSet.of(file for group in self.groups for file in group))

@@ -1,8 +1,8 @@
 """One interval as a Spark job: ``spark-submit … airflow_eos_provider/interval/spark/job.py --spec FILE``.
 
-The job imports the user's function, calls it with the session and the interval, writes what it returns, and prints one
-line for whoever submitted it: ``EOS-INTERVAL-RESULT {…}``, or ``EOS-INTERVAL-FAILURE {…}`` and an exit code of
-:mod:`airflow_eos_provider.errors` (7: another driver runs the interval now, so it must not be tried again by itself).
+The job imports the user's function, calls it with the session and the interval, writes the result, and prints one line
+for the submitter: ``EOS-INTERVAL-RESULT {…}``, or ``EOS-INTERVAL-FAILURE {…}`` and an exit code of
+:mod:`airflow_eos_provider.errors` (7: another driver runs the interval now, so do not retry automatically).
 
 Everything is in one JSON document, since it holds the Kafka client's credentials, which belong on no command line: a
 file of mode 0600 (``--spec``; ``--files`` takes it to a driver in the cluster), a program that has it within
@@ -295,8 +295,10 @@ def carried(specification: str, file: str) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The job; its exit code."""
     parser = argparse.ArgumentParser(description=inspect.cleandoc(__doc__ or ""))
-    parser.add_argument("--spec", metavar="FILE", help="JSON document that says what to do")
-    parser.add_argument("--delete-spec", action="store_true", help="remove that file once it is read; it holds secrets")
+    parser.add_argument("--spec", metavar="FILE", help="JSON document that describes the run")
+    parser.add_argument(
+        "--delete-spec", action="store_true", help="delete that file after reading it; it contains secrets"
+    )
     chosen = parser.parse_args(arguments)
     _begin_to_log()
 

@@ -1,15 +1,16 @@
 """A topic's records of an interval, as a DataFrame with explicit offsets.
 
-Spark's own look-up by times is made by a consumer of committed records, so it ends where the first open transaction
-begins; and where retention has removed the records of the start, it begins with those that are left. Both would lose
-records silently. So the driver resolves the range: ends by times among all records, however their transactions end.
+Spark resolves times with a consumer of committed records, so it stops at the first open transaction. If retention has
+removed the first records of the interval, it starts with the remaining ones. Both would lose records silently. So the
+driver resolves the range: ends by times among all records, including those of open and aborted transactions.
 
 Neighbouring intervals share their bound: the first offset whose record is of the bound's time or later. It stays, so a
 record that comes late is of a later interval, and each record is of one. Where there is no such record yet, the bound
 is the log's end, which is taken once no record can be late any more.
 
-To ListOffsets a transaction's marker is a record of the time of its commit. A marker (or an aborted record) of a later
-time may so bound intervals whose records are behind it. So what is committed behind each bound is read, too.
+ListOffsets treats a transaction's marker as a record with the time of its commit. So a marker (or an aborted record) of
+a later time may be the bound of an interval whose records are behind it. Therefore the committed records behind each
+bound are read, too.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def kafka_source(
         if offset is not None and offset in by_times:
             raise ConfigurationError(
                 f"The record at offset {offset} of partition {partition} of {topic} has a time in the future. By "
-                "times, each interval until then ends there, and what is behind it would be in none of them.",
+                "times, each interval until then ends there, and the records behind it would be in none of them.",
                 expected=f"no record that is more than {_AHEAD_SECONDS:.0f} s ahead of this machine's clock",
                 remedy=f"Give the offsets: start={{{partition}: …}} and end={{{partition}: …}}. To refuse such "
                 "records, set the topic's message.timestamp.after.max.ms.",
@@ -133,7 +134,7 @@ def kafka_source(
                 f"Partition {partition} of {topic} begins at offset {oldest}: records of {interval.name} may have been "
                 "removed by retention.",
                 expected=f"a record before {interval.start.isoformat()}, or a partition from offset 0 on",
-                remedy=f"Raise the topic's retention.ms for the next intervals. To take what is left: "
+                remedy=f"Raise the topic's retention.ms for the next intervals. To read the remaining records: "
                 f"allow_removed=True, or start={{{partition}: {oldest}}}.",
             )
     fixed = {

@@ -1,7 +1,7 @@
-"""The two kinds of Spark session, and what is asked of each in its own way.
+"""The two kinds of Spark session, behind one interface.
 
 A classic session has Spark's driver in this process's own JVM. A session of Spark Connect is a client of a server that
-others use, too: the driver is there, no JVM is here, and what the client's interface does not tell cannot be known.
+others use, too: the driver is there, no JVM is here, and only what the client's interface tells is known.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def explained(error: Exception, what: str) -> EosError:
         return ConfigurationError(
             found, remedy="Correct the query, or the data that it reads, and run the interval again: nothing is lost."
         )
-    return EosError(found, remedy="Run the interval again: what is committed stays, and the rest is written.")
+    return EosError(found, remedy="Run the interval again: committed slices stay, and the rest is written.")
 
 
 def _causes(text: str) -> list[str]:

@@ -1,8 +1,8 @@
 """Spark writes an interval: a DataFrame's rows by the slice of a stable key, or source files a slice each.
 
 The driver is the run's coordinator, a Spark partition is a task. All that exactly-once rests on is in
-:mod:`airflow_eos_provider.interval.protocol`; this module only sees to it that a task gets the rows of its own slices,
-and no others. Each task checks that of every row, so no order of Spark's optimizer, no version and no setting can do
+:mod:`airflow_eos_provider.interval.protocol`; this module only ensures that a task gets exactly the rows of its own
+slices. Each task checks that of every row, so no order of Spark's optimizer, no version and no setting can do
 worse than an error.
 
 *Speculation.* A Python task writes before Spark's commit coordinator is asked, so a speculative copy would be a second
@@ -304,7 +304,7 @@ class _Rows(_Work):
         found, wanted = [dict(piece.source) for piece in stage.slices], self._sources(self.count)
         if found != wanted:
             raise ConfigurationError(
-                f"The run {stage.run.name} was begun with other slices: {_in_words(found)}.",
+                f"The run {stage.run.name} was started with other slices: {_in_words(found)}.",
                 expected=f"slices like {wanted[0] if wanted else 'none'}",
                 remedy="Run it with the key that it was begun with, or abandon it if none of its slices is committed.",
             )
@@ -509,14 +509,14 @@ def _require_one_of_each(frame: DataFrame, wanted: Collection[str]) -> None:
         if names.count(name if exact else name.lower()) > 1:
             raise ConfigurationError(
                 f"The DataFrame has more than one column {name!r}: {', '.join(frame.columns)}.",
-                expected="one, or it cannot be known which of them is meant",
+                expected="one column of that name",
                 remedy="Select one of them, or rename the others (withColumnRenamed, or an alias after a join).",
             )
     for name in () if exact else frame.columns:
         if name.lower() in RECORD_COLUMNS and name not in RECORD_COLUMNS:
             raise ConfigurationError(
                 f"The DataFrame has a column {name!r}, which Spark takes for {name.lower()!r}.",
-                expected=f"{name.lower()!r}, if it is the record's; it would be left out as it is",
+                expected=f"{name.lower()!r}, if it is a column of the record; {name!r} would be left out",
                 remedy=f"Rename it: to {name.lower()!r}, or to a name that no column of a record has.",
             )
 

@@ -1,3 +1,3 @@
-"""The topics of interval runs: what is in them, how they are read, and whether they are those of the run."""
+"""The topics of interval runs: their records, their readers, and the check that a run has its original topics."""
 
 from __future__ import annotations

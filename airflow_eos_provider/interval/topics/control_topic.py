@@ -8,7 +8,7 @@
 ``pipeline-<pipeline>``    the pipeline's ledger by name and topic id; the one kind that Connect does not have
 =========================  =============================================================================
 
-A run's records go when it completes, so the topic holds running runs only, and each pipeline that ever had one.
+A run's records are removed when it completes. So the topic has running runs only, and every pipeline that ever ran.
 """
 
 from __future__ import annotations

@@ -5,15 +5,15 @@ of the slice's own records. ``["<pipeline>",{"interval":"<start>/<end>"}]`` says
 never removed; the slices' records are, with it.
 
 ``["<pipeline>",{"claim":"<uuid>"}]`` says which group and which control topic the ledger belongs to, by name and topic
-id. Two drivers with different ones would not know of each other, so the first claim in the log's order counts, whoever
-wrote it. All claims are in partition 0, each has a key of its own, and none is removed: compaction keeps their order.
+id. Two drivers with different ones would not know of each other, so the first claim in the log's order counts, from
+any driver. All claims are in partition 0, each has a key of its own, and none is removed: compaction keeps their order.
 Where the control topic was deleted and created again, a claim replaces the one before, which it names. The model has
 claims that are written at once, and that are not read again (tests/model, ``topics/…``).
 
-*Parts.* Where an interval is complete, so is each one within it: its records are among those that were written. That
-holds if the whole had ended when the input of its last attempt was looked up (before, records of a part could still
-come), and if that input has all rows of the whole, which the caller declares. ``complete`` says so by ``ended``. The
-model has a driver of a part beside two of the whole (tests/model, ``admission/contained``).
+*Parts.* If an interval is complete, every interval inside it is complete: its records were written with the others.
+This is true if the whole had ended when the input of its last attempt was listed (before that, records of a part could
+still arrive), and if that input has all rows of the whole, which the caller declares. ``complete`` records this as
+``ended``. The model runs a driver of a part together with two of the whole (tests/model, ``admission/contained``).
 """
 
 from __future__ import annotations
@@ -206,8 +206,8 @@ def require_comparable(run: Run, records: Mapping[int, SliceRecord]) -> None:
             raise EosError(
                 f"Slice {number} of {run} was committed by another version of this package, with a digest of kind "
                 f"{record.digest_kind}.",
-                expected=f"kind {DIGEST_KIND}, for the rows of an attempt are compared with what is committed",
-                remedy="Finish the run with the version that began it. What is committed stays as it is.",
+                expected=f"kind {DIGEST_KIND}, because the rows of an attempt are compared with the committed ones",
+                remedy="Finish the run with the version that started it. Committed slices do not change.",
             )
 
 

@@ -1,7 +1,7 @@
 """Topics by name and topic id, as a run's records keep them.
 
 A topic that is deleted and recreated has the same name, another id, and none of its content. With another ledger, a run
-would write again what is committed; with another target, it would complete with records that no one can read. So the
+would write committed records again; with another target, it would complete with records that no one can read. So the
 plan, the pipeline's record and ``complete`` name topics with their ids, and every attempt compares them.
 """
 
@@ -98,7 +98,7 @@ def _change(role: str, was: TopicPin | None, now: TopicPin) -> str:
     if was.id and not now.id:
         return f"its {role} {was} is gone"
     if was.id and was.id != now.id:
-        return f"its {role} {was} was deleted and made anew: {now.name} now has the id {now.id}"
+        return f"its {role} {was} was deleted and recreated: {now.name} now has the id {now.id}"
     return ""
 
 
@@ -122,20 +122,20 @@ def require_same(what: str, pinned: Sequence[Pinned], found: Pins) -> list[str]:
 
 def _remedy(pinned: Pins, found: Pins) -> str:
     if pinned.ledger.name != found.ledger.name:
-        return f"Give the pipeline ledger_topic={pinned.ledger.name} again: it knows what is written."
+        return f"Give the pipeline ledger_topic={pinned.ledger.name} again: it lists the written intervals."
     if pinned.ledger.id != found.ledger.id:
         return (
-            "What the old ledger knew of written intervals is lost with it. Find out what the target holds, and write "
-            "what is missing under another pipeline name."
+            "The old ledger's records of written intervals are lost. Find out which records are in the target, and "
+            "write the missing ones under another pipeline name."
         )
     if pinned.target is not None and found.target is not None and pinned.target.name != found.target.name:
         return (
-            f"Give the pipeline topic={pinned.target.name} again. A complete interval can be written into another "
-            "topic, too, as its next revision."
+            f"Give the pipeline topic={pinned.target.name} again. To write a complete interval into another topic, "
+            "write its next revision."
         )
     if pinned.control is not None and found.control is not None and pinned.control.id != found.control.id:
-        return "Run the interval again: where no run is committed in part, the new control topic takes its place."
+        return "Run the interval again. If no run is committed in part, the new control topic replaces the old one."
     return (
-        "The records of the old topic are lost with it. Write a complete interval again as the next "
-        "revision; one that is under way under another pipeline name, or give it up if nothing of it is committed."
+        "The records of the old topic are lost. Write a complete interval again as its next revision. Write a running "
+        "one under another pipeline name, or abandon it if none of its slices is committed."
     )

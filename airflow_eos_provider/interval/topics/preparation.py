@@ -209,7 +209,7 @@ def _check_compaction(topic: str, settings: Mapping[str, str]) -> None:
     if policy != "compact":
         raise ConfigurationError(
             f"Topic {topic} has cleanup.policy={policy}.",
-            expected="compact, or what is done would be forgotten and written again",
+            expected="compact; otherwise Kafka deletes records of written intervals, and they are written again",
             remedy=f"Set cleanup.policy=compact on {topic}.",
         )
     if lag < COMPACTION_LAG_MS:

@@ -1,4 +1,4 @@
-"""Follows a topic of interval runs from one end to the next, and reports what is waited for."""
+"""Follows a topic of interval runs from one end to the next, and reports why it waits."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ T = TypeVar("T")
 #: a large ledger is as many objects, and Python's collector of cycles walks through all of them again and again.
 Take: TypeAlias = Callable[[Sequence[LogRecord]], None]
 
-_REPLACED = (
-    "Run the interval again: the topics that are there now are then compared with those that the run was begun with."
-)
+_REPLACED = "Run the interval again: it compares the current topics with the topics that the run was started with."
 _DELETED = (
-    "What these records said of written intervals is lost with them. A control topic may be deleted while no run is "
-    "under way: the next run creates it again. A ledger may not: find out what the target holds, and write what is "
-    "missing under another pipeline name."
+    "Their information about written intervals is lost. You may delete a control topic while no run is in progress: "
+    "the next run creates it again. You may not delete a ledger: find out which records are in the target, and write "
+    "the missing ones under another pipeline name."
 )
 
 _PARTITION, _OFFSET = (itemgetter(LogRecord._fields.index(name)) for name in ("partition", "offset"))
@@ -207,7 +205,7 @@ class TopicReader:
             return f"an open transaction, probably (which one is unknown: {error.found})"
         holders = [d for d in described.values() if any(topic == self._topic for topic, _ in d.partitions)]
         if not holders:
-            return "no open transaction is known there, it is just slow or its end is on the way"
+            return "no open transaction is listed there: the broker is slow, or the transaction has just ended"
         return "; ".join(_holder(d) for d in holders[:3])
 
 

@@ -1,4 +1,4 @@
-"""Topics that no row is written to: those of Kafka, of Connect and of this package.
+"""Topics that rows may not name: topics of Kafka, of Connect and of this package.
 
 Their readers know every kind of record in them, and stop at one of another kind. Rows copied from another cluster with
 their column ``topic`` may name its internal topics.

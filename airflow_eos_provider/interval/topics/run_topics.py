@@ -1,9 +1,9 @@
-"""Holds a run to the topics that it was begun with.
+"""Checks that a run has the topics that it was started with.
 
-Every comparison only stops a run; none lets it do what it could not do without. The first comes before the
-coordinator's init, so that a driver with other topics does not fence the one that is at work; then one with each read
-of the control topic, and with the plan or ``complete`` that is adopted. After the stage, and again right before
-``complete`` is written, the topics are looked up again: one that was recreated in between lacks the run's records.
+A comparison can only stop a run, never permit anything. The first one comes before the coordinator's init, so that a
+driver with other topics does not fence the running one. Further ones follow with each read of the control topic, and
+with an adopted plan or ``complete``. After the stage, and again right before ``complete`` is written, the topics are
+looked up again: a topic that was recreated in between lacks the run's records.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ class RunTopics:
         elif begun := sorted(run.name for run in ledger.begun()):
             raise TopicChangedError(
                 f"{self._run}: the control topic {held.control} was deleted, and {len(begun)} runs are committed in "
-                f"part: {', '.join(begun[:_SHOWN_RUNS])}. Their plans are lost with it.",
-                expected="a control topic that is deleted only while no run is under way",
-                remedy="Find out which records of these intervals the target holds, and write what is missing under "
+                f"part: {', '.join(begun[:_SHOWN_RUNS])}. Their plans are lost.",
+                expected="a control topic that is deleted only while no run is in progress",
+                remedy="Find out which records of these intervals are in the target, and write the missing ones under "
                 "another pipeline name.",
             )
 
@@ -144,7 +144,9 @@ class RunTopics:
         if held is None or (held.group, held.control) == (ours.group, ours.control):
             return
         if ours.follows(held):
-            remedy = "Run the interval again: where no run is committed in part, the new control topic takes its place."
+            remedy = (
+                "Run the interval again. If no run is committed in part, the new control topic replaces the old one."
+            )
         else:
             remedy = f"Give the pipeline group_id={held.group} and control_topic={held.control.name} again."
         raise TopicChangedError(
@@ -188,11 +190,11 @@ class RunTopics:
         if Topics(self._kafka).is_there(pipeline.ledger_topic):
             return  # another driver has made it meanwhile, and then noted it
         pins = control.pipelines.get(pipeline.name) or next((p for r in planned if (p := control.run(r).pins)), None)
-        known = f"its ledger is {pins.ledger}" if pins else f"{planned[0]} is under way" if planned else "it had one"
+        known = f"its ledger is {pins.ledger}" if pins else f"{planned[0]} is in progress" if planned else "it had one"
         raise TopicChangedError(
             f"{self._run}: there is no ledger topic {pipeline.ledger_topic}, but the control topic "
-            f"{pipeline.control_topic} knows the pipeline: {known}.",
-            expected="the ledger that the pipeline was begun with; a new one knows of nothing that is written",
-            remedy="Give the ledger_topic that it was begun with. If that one was deleted, find out what the target "
-            "holds, and write what is missing under another pipeline name.",
+            f"{pipeline.control_topic} lists the pipeline: {known}.",
+            expected="the pipeline's original ledger; a new one has no record of written intervals",
+            remedy="Set ledger_topic to the original ledger. If it was deleted, find out which records are in the "
+            "target, and write the missing ones under another pipeline name.",
         )

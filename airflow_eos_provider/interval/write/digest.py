@@ -1,4 +1,4 @@
-"""The digest of a set of records, whatever their order: a sum of 128-bit hashes, computed for many rows at once.
+"""The digest of a set of records in any order: a sum of 128-bit hashes, computed for many rows at once.
 
 A record's hash has two halves of 64 bits, made alike with other factors. Key and value are taken as words of four bytes
 (little-endian, the last one filled up by zeros). A half is the sum of each word times the factor of its place, of
@@ -8,12 +8,12 @@ one more than each length (0 for null) times a factor, and of 64 bits of BLAKE2b
 The factors are odd and drawn once by SHAKE256, so one changed word always changes both halves before the mixing, and
 records that differ in several words meet in both halves with a probability between 2^-128 and, where nothing but the
 topmost bit of words differs, 2^-66. The mixing is what makes the sum one of a set: without it, values that
-trade places between two records would leave the sum as it was. That is enough against accidents, which is what the
+trade places between two records would not change the sum. That is enough against accidents, which is what the
 digest is there for: rows that an input has lost, doubled, changed or moved between two attempts. It is no defence
 against an author of rows who searches for two that meet.
 
 The ledger says by which kind of digest a record was written
-(:data:`~airflow_eos_provider.interval.topics.ledger.DIGEST_KIND`), for those of two kinds cannot be compared.
+(:data:`~airflow_eos_provider.interval.topics.ledger.DIGEST_KIND`), because digests of two kinds cannot be compared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows into Kafka: Arrow batches of one slice become one transaction, the ledger record last.
 
-The ledger record is in the transaction of the slice's own records, so both are visible or neither is. It is
-produced last, because from then until the commit it holds up every reader of its ledger partition.
+The ledger record is in the transaction of the slice's own records, so readers see both or none. It is
+produced last, because from then until the commit it blocks every reader of its ledger partition.
 """
 
 from __future__ import annotations

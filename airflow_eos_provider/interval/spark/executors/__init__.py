@@ -1,3 +1,3 @@
-"""The executors of Spark: what a task runs there, which Python it needs, and what is found there."""
+"""The executors of Spark: the tasks, the Python that they need, and the checks of it."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the Python of a Spark driver and of its executors needs for interval runs, and whether a look found it there.
+"""What interval runs need in the Python of a Spark driver and its executors, and whether it is installed there.
 
-Everything here is judged on values: :mod:`airflow_eos_provider.interval.spark.executor_survey` does the looking.
+These checks get values only: :mod:`airflow_eos_provider.interval.spark.executor_survey` collects them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from airflow_eos_provider.verdict import Verdict
 #: How an environment reaches the executors, for every error that says that one lacks something.
 SHIP_IT = (
     "Ship an environment to the executors (venv-pack or conda-pack, spark.archives=env.tar.gz#env, "
-    "spark.pyspark.python=./env/bin/python), or install what is missing on the workers: docs/spark/executors.md. "
+    "spark.pyspark.python=./env/bin/python), or install the missing packages on the workers: docs/spark/executors.md. "
     "On this machine, set PYSPARK_PYTHON to the driver's own interpreter."
 )
 
@@ -179,19 +179,19 @@ def coverage_check(seen: Collection[str], registered: Collection[str] | None, wa
             "cluster",
             "executors",
             Verdict.INCONCLUSIVE,
-            f"{count}{len(registered or ())} executors gave an answer; not {', '.join(unseen)}",
-            "They may be busy with tasks of others: give more --seconds.",
+            f"{count}{len(registered or ())} executors answered; not {', '.join(unseen)}",
+            "They may be busy with other tasks: raise --seconds.",
         )
     if wanted is not None and len(seen) < wanted:
         return Check(
             "cluster",
             "executors",
             Verdict.INCONCLUSIVE,
-            f"{count}{wanted} executors have come",
-            "Look at the cluster for why the others do not start; or give more --seconds.",
+            f"{count}{wanted} executors have registered",
+            "Find out why the other executors do not start, or raise --seconds.",
         )
-    whole = "every one that has come" if registered is not None else "as many as tasks have met"
-    return Check("cluster", "executors", Verdict.PASS, f"{len(seen)} looked at, {whole}")
+    whole = "all registered ones" if registered is not None else "all that ran a task"
+    return Check("cluster", "executors", Verdict.PASS, f"{len(seen)} checked, {whole}")
 
 
 def version_of(text: str) -> Version:
@@ -211,7 +211,7 @@ def _python(look: PythonLook) -> Check:
     tried = " and ".join(PYTHONS)
     older = version_of(look.python) < version_of(PYTHONS[0])
     verdict = Verdict.FAIL if older else Verdict.INCONCLUSIVE
-    return Check(look.place, "Python", verdict, f"{look.python}; tried are {tried}", f"Use Python {tried}.")
+    return Check(look.place, "Python", verdict, f"{look.python}; tested are {tried}", f"Use Python {tried}.")
 
 
 def _same_python(look: PythonLook, driver: PythonLook) -> Check:
@@ -229,11 +229,11 @@ def _same_python(look: PythonLook, driver: PythonLook) -> Check:
 def _package(look: PythonLook, need: Need, remedy: str) -> Check:
     found = look.packages.get(need.module)
     if found is None:
-        why = look.broken.get(need.module, "it was not looked for")
+        why = look.broken.get(need.module, "it was not checked")
         return Check(look.place, need.name, Verdict.FAIL, f"{look.interpreter} cannot import it: {why}", remedy)
     version = version_of(found)
     if not version:
-        return Check(look.place, need.name, Verdict.INCONCLUSIVE, f"its version {found!r} is not known", remedy)
+        return Check(look.place, need.name, Verdict.INCONCLUSIVE, f"the version {found!r} cannot be parsed", remedy)
     if (need.below and version >= version_of(need.below)) or version < version_of(need.least):
         return Check(look.place, need.name, Verdict.FAIL, f"{found}, expected {need.bounds}", remedy)
     return Check(look.place, need.name, Verdict.PASS, found)

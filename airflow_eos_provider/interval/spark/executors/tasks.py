@@ -107,10 +107,10 @@ def require_no_rows(batches: Iterable[pa.RecordBatch]) -> None:
     """
     if rows := sum(batch.num_rows for batch in batches):
         raise EosError(
-            f"{rows} rows or more are of files that are in no slice of the interval's plan.",
+            f"At least {rows} rows come from files that are in no slice of the interval's plan.",
             expected="only rows of the files that the plan pinned",
-            remedy="If no file has come meanwhile, this Spark spells paths in a way that is not known here: leave "
-            "slices_by='files' out, and report it with the Spark version and a path.",
+            remedy="If no file was added, this Spark version spells paths in an unsupported way: omit "
+            "slices_by='files', and report it with the Spark version and a path.",
         )
 
 

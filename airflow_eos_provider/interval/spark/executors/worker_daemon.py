@@ -5,11 +5,11 @@ out of a zip, of which nothing is kept compiled, so each of them compiles pyspar
 what a task needs; and on a Spark Connect server it outlives its session. This one takes the installed pyspark, imports
 before it forks, and ends after a while without work; Spark starts it again.
 
-The property ``spark.python.daemon.module`` names it. This package must be installed in the executors' Python: neither
-``--py-files`` nor an artifact of a session is there when Spark starts the daemon.
+The property ``spark.python.daemon.module`` names it. Install this package in the executors' Python: ``--py-files`` and
+a session's artifacts are not there yet when Spark starts the daemon.
 
-Only modules that start no thread are imported: a fork copies no thread, and its locks stay held. So pyarrow and numpy
-are left to the workers.
+The daemon imports only modules that start no thread: a fork copies no thread, and a lock of such a thread stays locked.
+So the workers import pyarrow and numpy themselves.
 """
 
 from __future__ import annotations

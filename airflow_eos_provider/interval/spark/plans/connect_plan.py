@@ -6,12 +6,12 @@ text might not show is refused, too; nothing is accepted because of a text that 
 
 What is searched is the plan of the key's columns alone. Spark's optimizer takes out of that what does not decide which
 rows there are, and into which slices they fall: a value may be made by ``uuid()`` or ``collect_list``, a key may not.
-Where the optimizer has evaluated an expression itself (constants, a list of the driver's, a cached frame), its trace is
-gone from there, and all of the plan is searched as it was before.
+If the optimizer has evaluated an expression itself (constants, a list of the driver's, a cached frame), the optimized
+plan does not show it; then the whole plan before the optimizer is searched.
 
 The optimizer replaces the clock by a constant, too; so a clock is refused wherever it is, and so is a limit, whose
-order cannot be compared with the key. Whether a Python function says that it is not deterministic is known of those
-that the client sends with this plan; of those behind a view or a name in SQL it is not.
+order cannot be compared with the key. The client can see whether a Python function is marked
+as not deterministic only if it sends the function with this plan, not if a view or a name in SQL refers to it.
 
 Temporary views and session variables are refused: their names may have another meaning when the frame is written than
 when it was made.

@@ -4,14 +4,14 @@ A slice is written once and skipped ever after, so a row that moves to another s
 doubled. Content may be recomputed, membership may not. What decides membership are the key columns, traced back to
 where they are made, and everything that decides which rows there are (filters, joins, limits, samples).
 
-These rules give early and clear words. What a plan cannot show, a retry finds out by comparing its rows with what is
-committed: a Python function that says it is deterministic and is not, a list that the driver made up, a window's
-``row_number()`` over an order with ties, a source that is no file and changes (files are pinned), a moment that the
-parser has made of ``timestamp 'now'`` before there was a plan.
+These rules give early and clear errors. A retry finds the cases that a plan cannot show: it compares its rows with the
+committed ones. Examples are a Python function that is wrongly marked as deterministic, a random list of the driver's, a
+window's ``row_number()`` over an order with ties, a source other than files that changes (files are pinned), and the
+moment of ``timestamp 'now'``, which the parser evaluates before there is a plan.
 
 Two readers apply them: :mod:`~airflow_eos_provider.interval.spark.plans.classic_plan` to the plan in the driver's JVM,
 which has the names of Spark's classes, :mod:`~airflow_eos_provider.interval.spark.plans.connect_plan` to the text of a
-plan, which has those of SQL.
+plan, which has the names of SQL.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _NATURAL_KEY = (
     "Take the slice from columns that every attempt computes alike (a natural key), or write such values to a table "
     "first and read them from there."
 )
-_READ_ANEW = (
-    "Write it to a table or to files first and read them from there; or select the rows anew by spark.read, without "
+_READ_AGAIN = (
+    "Write it to a table or to files first and read them from there; or select the rows again by spark.read, without "
     "rdd, checkpoint() and localCheckpoint()."
 )
 
@@ -48,7 +48,7 @@ class Rule:
 def refusal(what: str, why: str, *, remedy: str = _NATURAL_KEY) -> ConfigurationError:
     """The error that a plan is refused with: what the user wrote, and what is wrong with it."""
     return ConfigurationError(
-        f"Which rows a slice holds depends on {what}, which {why}.",
+        f"The rows of a slice depend on {what}, which {why}.",
         expected="slices whose rows are the same in every attempt",
         remedy=remedy,
     )
@@ -107,7 +107,7 @@ RDD = Rule(
     "hides how its rows were made",
     frozenset({"LogicalRDD", "ExternalRDD"}),
     what="an RDD or a checkpoint",
-    remedy=_READ_ANEW,
+    remedy=_READ_AGAIN,
 )
 
 

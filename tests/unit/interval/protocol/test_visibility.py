@@ -37,7 +37,7 @@ def test_a_holder_is_named_with_since_when_and_until_when() -> None:
     (found,) = holders([producer(0, 7, 10)], ENDS, LISTED, described(MOMENT))
 
     words = found.words("t")
-    assert "other (producer 7) holds partition 0 from offset 10 on" in words
+    assert "other (producer 7) blocks partition 0 from offset 10 on" in words
     assert "since 2023-11-14T22:13:20Z, until 2023-11-14T22:14:20Z at the latest" in words
 
 
@@ -50,5 +50,5 @@ def test_a_transaction_that_its_coordinator_does_not_know_hangs_and_can_be_abort
 def test_a_producer_whose_id_may_not_be_seen_is_named_by_its_number() -> None:
     (found,) = holders([producer(1, 9, 10)], ENDS, LISTED, {})
 
-    assert "producer 9 holds partition 1 from offset 10 on since 2023-11-14T22:13:20Z" in found.words("t")
+    assert "producer 9 blocks partition 1 from offset 10 on since 2023-11-14T22:13:20Z" in found.words("t")
     assert "no transactional id is listed" in found.words("t")

@@ -461,7 +461,7 @@ def test_files_are_held_to_the_plan_of_an_earlier_attempt() -> None:
     FilesSource(FileSet(), source.options).require_planned(())
     with pytest.raises(ConfigurationError, match="file:/b is gone"):
         replace(source, files=FileSet((first,))).require_planned(source.slices())
-    with pytest.raises(ConfigurationError, match="begun with other slices"):
+    with pytest.raises(ConfigurationError, match="started with other slices"):
         replace(source, options=FileReadOptions("parquet")).require_planned(source.slices())
-    with pytest.raises(ConfigurationError, match="begun with other slices"):
+    with pytest.raises(ConfigurationError, match="started with other slices"):
         source.require_planned([Slice(0, {"xxhash64": ["key string"], "of": 1})])

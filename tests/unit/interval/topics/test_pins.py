@@ -55,10 +55,10 @@ def test_what_complete_holds_is_what_connect_allows_in_an_offset() -> None:
         (Pins(LEDGER), None),  # a sensor's pipeline, which names no target
         (Pins(LEDGER, TARGET, TopicPin("control", "C")), None),
         (Pins(TopicPin("other", "O"), TARGET), r"its ledger was ledger \(id L+\), now it is other \(id O\)"),
-        (Pins(TopicPin("ledger", "O"), TARGET), "made anew: ledger now has the id O"),
+        (Pins(TopicPin("ledger", "O"), TARGET), "deleted and recreated: ledger now has the id O"),
         (Pins(TopicPin("ledger"), TARGET), "its ledger ledger .* is gone"),
         (Pins(LEDGER, TopicPin("other", "O")), r"its target was target \(id T+\), now it is other"),
-        (Pins(LEDGER, TopicPin("target", "O")), "target .* was deleted and made anew"),
+        (Pins(LEDGER, TopicPin("target", "O")), "target .* was deleted and recreated"),
     ],
 )
 def test_another_topic_is_named_with_what_to_do(found: Pins, words: str | None) -> None:

@@ -82,7 +82,7 @@ def test_what_only_resembles_a_clock_is_accepted(part: str) -> None:
 )
 def test_a_node_that_drops_rows_is_found_in_any_branch(node: str) -> None:
     """A source may take a limit over, so that it is gone from the optimized plan."""
-    with pytest.raises(ConfigurationError, match="Which rows a slice holds depends on"):
+    with pytest.raises(ConfigurationError, match="The rows of a slice depend on"):
         judged(f"Join Inner\n:- {RELATION}\n+- Project [key#17]\n   :  +- {node}\n      +- {RELATION}")
 
 
@@ -121,7 +121,7 @@ def test_functions_of_python_are_trusted_as_far_as_they_are_known() -> None:
 @pytest.mark.parametrize("name", ["`v`", "`global_temp`.`v`", "`a b``c`"])
 def test_temporary_views_are_refused_since_their_names_may_change_their_meaning(name: str) -> None:
     made = f"Project [key#17]\n+- SubqueryAlias v\n   :- View ({name}, [key#17])\n      +- {RELATION}"
-    with pytest.raises(ConfigurationError, match="depends on the temporary view"):
+    with pytest.raises(ConfigurationError, match="The rows of a slice depend on the temporary view"):
         judge(PlanText(made, RELATION), [], [])
     assert judge(PlanText(made.replace(name, "`_pyspark_connect_temp_view_0f`"), RELATION), [], []), (
         "of a query's frame"
