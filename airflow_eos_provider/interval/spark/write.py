@@ -306,7 +306,7 @@ class _Rows(_Work):
             raise ConfigurationError(
                 f"The run {stage.run.name} was started with other slices: {_in_words(found)}.",
                 expected=f"slices like {wanted[0] if wanted else 'none'}",
-                remedy="Run it with the key that it was begun with, or abandon it if none of its slices is committed.",
+                remedy="Run it with the original key, or abandon it if none of its slices is committed.",
             )
 
     def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
