@@ -111,19 +111,19 @@ def test_runs_come_with_their_states_and_only_pipelines_that_can_be_meant_are_re
         intervals, "pipelines", lambda _, group: ["orders", "ordinary", "stock"] if group == "etl" else []
     )
     monkeypatch.setattr(intervals, "all_statuses", lambda named: map(statuses, named))
-    assert intervals._complete_run(nowhere, "") == []  # in the usual group
+    assert intervals.complete_run(nowhere, "") == []  # in the usual group
 
     nowhere.params["group"] = "etl"
     assert [name for name, _ in intervals._complete_pipeline(nowhere, "ord")] == ["orders", "ordinary"]
-    assert intervals._complete_run(nowhere, "orde") == [
+    assert intervals.complete_run(nowhere, "orde") == [
         (f"orders@{day}", "complete"),
         (f"orders@{day}#2", "running"),
     ]
-    assert [name for name, _ in intervals._complete_run(nowhere, "stock@2026")] == [f"stock@{day}", f"stock@{day}#2"]
+    assert [name for name, _ in intervals.complete_run(nowhere, "stock@2026")] == [f"stock@{day}", f"stock@{day}#2"]
     assert read == ["orders", "stock"]
 
     nowhere.params["pipeline"] = "stock"
-    assert [name for name, _ in intervals._complete_run(nowhere, "2026")] == [day, f"{day}#2"]
+    assert [name for name, _ in intervals.complete_run(nowhere, "2026")] == [day, f"{day}#2"]
 
 
 def test_ids_of_rollouts_come_with_their_states(nowhere: Any, monkeypatch: pytest.MonkeyPatch) -> None:
