@@ -117,7 +117,7 @@ class Interval:
         :param at: when it was.
         """
         return ConfigurationError(
-            f"The interval {self.name} had not ended at {at:%Y-%m-%dT%H:%M:%SZ}, when its input was looked up.",
+            f"The interval {self.name} had not ended at {at:%Y-%m-%dT%H:%M:%SZ}, when its input was listed.",
             expected="an interval that has ended: a complete interval is never written again, so rows that come "
             "later would be lost",
             remedy="Run it after its end. If all its rows are there already: allow_before_end=True.",

@@ -17,7 +17,7 @@ _DECIMALS = 3
 
 
 class IncompleteError(EosError):
-    """The stage has ended, but the ledger misses slices: the run is not complete, and may be tried again.
+    """The stage has ended, but slices are missing in the ledger. The run is not complete. Safe to run again.
 
     :ivar missing: numbers of the slices that are not committed.
     """

@@ -502,7 +502,7 @@ def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target
         server.start()
         first = writing.result(timeout=400)
     assert [type(outcome.error) for outcome in first] == [EosError] * 5
-    assert ["not begun" in str(outcome.error) for outcome in first] == [False, False, True, True, True]
+    assert ["not started" in str(outcome.error) for outcome in first] == [False, False, True, True, True]
     session = server.session()
     asked.clear()
     try:

@@ -46,7 +46,7 @@ class OverlapError(RefusedError):
 
 
 class WholeUnderWayError(EosError):
-    """A wider interval is being written; once it is complete this one is, too, as a part of it. Try again then."""
+    """A wider interval is being written. When it is complete, this one is complete too. Try again then."""
 
 
 def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | CompleteRecord | None:
@@ -76,7 +76,7 @@ def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | Com
     revisions = [other.revision for other in finished]
     if max(revisions, default=0) != run.revision - 1:
         raise RefusedError(
-            f"Revision {run.revision} of {run.interval} of {run.pipeline} is asked for, but "
+            f"Revision {run.revision} of {run.interval} of {run.pipeline} was requested, but "
             f"{f'revision {max(revisions)} is the last one' if revisions else 'no revision of it is complete'}.",
             expected=f"revision {max(revisions, default=0) + 1}",
             remedy="Complete the revisions in their order. A complete revision is never written again.",

@@ -422,18 +422,18 @@ class Coordinator:
         self._topics.compare_claim(self._ledger)
         self._require_nothing_done(state.plan)
         if not state.keys:
-            raise RefusedError(f"Nothing is on record of {self._run}, so there is nothing to give up.")
+            raise RefusedError(f"There is no record of {self._run}, so there is nothing to abandon.")
         self._write_generation(())
         self._fence(state)
         plan = self._read_control("read control again").plan
         self._read_ledger("read ledger")
         self._require_nothing_done(plan)
         self._remove_control_records()
-        self._report(f"{self._run}: given up, nothing of it is in Kafka")
+        self._report(f"{self._run}: abandoned, Kafka has none of its records")
 
     def _require_nothing_done(self, plan: RunPlan | None) -> None:
         if self._ledger.completed(self._run) is not None:
-            raise RefusedError(f"{self._run} is complete; it cannot be given up.")
+            raise RefusedError(f"{self._run} is complete; it cannot be abandoned.")
         slices = len(plan.slices) if plan else 0
         done = self._ledger.done(self._run, range(slices))
         if done:
@@ -487,7 +487,7 @@ class Coordinator:
         return Completed.of(record, seconds=seconds)
 
     def _superseded(self, generation: int, state: RunState) -> FencedError:
-        newest = "the run is complete or given up" if state.generation is None else f"the newest is {state.generation}"
+        newest = "the run is complete or abandoned" if state.generation is None else f"the newest is {state.generation}"
         return FencedError(
             f"{self._run}: this coordinator is of generation {generation}, {newest}.",
             remedy="Another driver has taken over this run; follow that one.",

@@ -284,7 +284,7 @@ class _Crew:
         self._threads.add(threading.get_ident())
         if self._lost is not None:
             lost = EosError(
-                f"{interval.name} was not begun, since the Spark session was lost: {self._lost}",
+                f"{interval.name} was not started, because the Spark session was lost: {self._lost}",
                 remedy="Write the intervals again with a new session; complete ones are skipped.",
             )
             return IntervalOutcome(interval, error=lost)

@@ -252,7 +252,7 @@ class _Work:
         slots = _slots(self.spark)
         if wanted is not None and count > slots:
             raise ConfigurationError(
-                f"{wanted} tasks are asked for, but only {slots} run at once, and spark.speculation is on.",
+                f"{wanted} tasks were requested, but only {slots} run at once, and spark.speculation is on.",
                 expected="as many tasks as run at once, since the stage is then a barrier stage",
                 remedy="Ask for fewer tasks, or set spark.speculation=false.",
             )
@@ -449,7 +449,7 @@ def _require_slice_count(count: int) -> int:
     """
     if not 1 <= count <= MAX_SLICES:
         raise ConfigurationError(
-            f"{count} slices are asked for.",
+            f"{count} slices were requested.",
             expected=f"1 to {MAX_SLICES}: each slice is a transaction of its own",
             remedy="Set slices to a few for each task that writes at once.",
         )

@@ -18,7 +18,7 @@ TARGET_VALUE, TARGET_ID_VALUE = "topic", "topicId"
 
 
 class TopicChangedError(RefusedError):
-    """A run, or its pipeline, was begun with another topic; going on would lose records or write them twice."""
+    """A run or its pipeline was started with another topic. Continuing would lose or duplicate records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def require_same(what: str, pinned: Sequence[Pinned], found: Pins) -> list[str]:
         if different := changes(entry.pins, found, with_target=entry.with_target):
             raise TopicChangedError(
                 f"{what} has other topics than {entry.by}: {'; '.join(different)}.",
-                expected="the topics that it was begun with",
+                expected="the topics that it was started with",
                 remedy=_remedy(entry.pins, found),
             )
     return [entry.by for entry in pinned if entry.pins is None]

@@ -144,10 +144,9 @@ class TargetTopics:
         if gone := sorted(self.known.keys() - there.keys()):
             raise TopicChangedError(
                 f"Topic {gone[0]} was deleted while records were written to it.",
-                expected="the topics that the run was begun with",
-                remedy="Its records are lost with it. Give the run up if nothing of it is committed (eos intervals "
-                "abandon), create the topic, and write the interval again; otherwise write it under another pipeline "
-                "name.",
+                expected="the topics that the run was started with",
+                remedy="Its records are lost. If no slice of the run is committed, abandon it (eos intervals abandon), "
+                "create the topic, and write the interval again. Otherwise write it under another pipeline name.",
             )
 
     def require_kept(self, topic: str, timestamp_ms: int) -> None:

@@ -41,7 +41,7 @@ def test_a_number_of_slices_that_no_plan_can_have_is_refused(frame: DataFrame, s
         lambda: write_interval(frame, NOBODY, DAY, slices=slices),
         lambda: write_interval(frame, NOBODY, DAY, slices=slices, slices_by="files"),
     ):
-        with pytest.raises(ConfigurationError, match=f"{slices} slices are asked for(.|\n)*1 to 10000"):
+        with pytest.raises(ConfigurationError, match=f"{slices} slices were requested(.|\n)*1 to 10000"):
             write()
 
 
