@@ -251,6 +251,7 @@ def test_an_interval_run_needs_the_rights_of_its_rules_and_no_others(lab: Lab) -
 
 #: The reading verbs with the arguments that they need here, by their names in the table of rights.
 ARGUMENTS = {
+    "transactions list --hanging": ("transactions", "list", "--hanging", "--exit-code"),
     "plan": ("plan", "--to", "disabled", "--allow-downtime"),
     "preflight --to-version": ("preflight", "--to-version", "3.2.3"),
     "transactions list --watch": ("transactions", "list", "--watch", "1", "--timeout", "0"),
