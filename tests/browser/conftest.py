@@ -10,7 +10,16 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, FrameLocator, Page, Response, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    FrameLocator,
+    Page,
+    Response,
+    expect,
+    sync_playwright,
+)
 
 from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions
 from airflow_eos_provider.lab.ports import free_ports
@@ -173,16 +182,17 @@ class Visit:
             self.problems.append(f"no content security policy: {response.url}")
 
     def alone(self, view: str) -> Page:
-        """A view without Airflow around it, as a page that is new."""
+        """A view without Airflow around it, as a page that is new and follows its address."""
         self.page.goto("about:blank")
         self.page.goto(self.site.url + view)
+        expect(self.page).not_to_have_title("Exactly once", timeout=LONG_MS)
         return self.page
 
     def walk_to(self, view: str) -> Page:
         """A view behind another one, on the page that is loaded."""
         before = self.page.title()
         self.page.evaluate("view => { location.hash = view; }", view)
-        self.page.wait_for_function("before => document.title !== before", arg=before)
+        expect(self.page).not_to_have_title(before, timeout=LONG_MS)
         return self.page
 
     def inside(self, view: str = "") -> FrameLocator:

@@ -362,7 +362,7 @@ def test_history_and_roll_are_what_the_journal_has(visit: Visit, site: ClusterSi
     expect(title(page)).to_have_text("Roll preparing → enabled")
     expect(fact(page, "Workers")).to_have_text("2 of 2 passed")
     expect(fact(page, "Plan")).to_have_text(roll["plan"])
-    assert page.locator(".chart g").count() == 2, "a lane for each worker"
+    expect(page.locator(".chart g")).to_have_count(2)  # a lane for each worker
     for worker in roll["workers"]:
         names_it = page.locator("td[data-label='Worker']", has_text=worker["worker"])  # conditions name others
         row = rows(page, "Workers of the roll").filter(has=names_it)
