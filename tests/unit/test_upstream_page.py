@@ -12,7 +12,7 @@ from tests.upstream.shown import names
 
 
 def test_the_page_names_every_script_and_no_other() -> None:
-    page = (DOCS / "found-upstream.md").read_text(encoding="utf-8")
+    page = (DOCS / "contributing" / "upstream.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\| `(\w+)` \|", page)) == set(names())
 
 

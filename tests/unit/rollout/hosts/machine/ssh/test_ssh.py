@@ -22,9 +22,9 @@ from airflow_eos_provider.connect.cluster.placement import MachineDescription, S
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.choose import host_of
-from airflow_eos_provider.rollout.hosts.machine import ssh, ssh_connection
 from airflow_eos_provider.rollout.hosts.machine.machine import CommandError, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
+from airflow_eos_provider.rollout.hosts.machine.ssh import connection, ssh_machine
 from airflow_eos_provider.rollout.hosts.machine.ssh.command import REMOTE_COMMAND, on_stdin
 from airflow_eos_provider.rollout.hosts.machine.ssh.errors import HostKeyError
 from airflow_eos_provider.rollout.hosts.machine.ssh.ssh_machine import SshMachine
@@ -271,7 +271,7 @@ class TestLostConnections:
 
     def test_one_that_is_silent_is_replaced_too(self, own: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
         """As a machine that was cut off without a word; its sshd processes are stopped."""
-        monkeypatch.setattr(ssh_connection, "_BEGIN_SECONDS", 1.0)
+        monkeypatch.setattr(connection, "_BEGIN_SECONDS", 1.0)
         machine = machine_of(own.description())
         assert machine.run(["true"]).ok
         silent = own.session_pids()
@@ -335,12 +335,12 @@ class TestOneConnection:
         """Airflow's LocalExecutor forks."""
         machine = machine_of(sshd.description())
         assert machine.run(["true"]).ok
-        parents = ssh._CONNECTIONS
+        parents = ssh_machine._CONNECTIONS
         child = os.fork()
         if child == 0:
             code = 1
             with contextlib.suppress(BaseException):
-                code = 0 if ssh._CONNECTIONS is not parents and machine.run(["echo", "x"]).out == b"x\n" else 2
+                code = 0 if ssh_machine._CONNECTIONS is not parents and machine.run(["echo", "x"]).out == b"x\n" else 2
             os._exit(code)
         assert os.waitstatus_to_exitcode(_waited(child)) == 0
         before = sshd.log.read_text().count("Accepted publickey")
@@ -365,7 +365,7 @@ class TestOneConnection:
                 os.kill(int(pid.read_text()), signal.SIGKILL)
 
     def test_it_is_closed_when_it_is_idle(self, own: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ssh_connection, "IDLE_SECONDS", 0.2)
+        monkeypatch.setattr(connection, "IDLE_SECONDS", 0.2)
         assert machine_of(own.description()).run(["true"]).ok
         until(lambda: not own.session_pids(), "the end of the connection", seconds=30)
 
