@@ -31,7 +31,12 @@ class Output(StrEnum):
 
 OutputOption = Annotated[
     Output | None,
-    typer.Option("--output", "-o", help="As json or yaml; wide: with every column; name: the names alone, one a line."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FORMAT",
+        help="json, yaml, wide (every column) or name (names only, one a line).",
+    ),
 ]
 
 _console = console_on()

@@ -54,5 +54,5 @@ class ShownPlan(HashedPlan):
         if not self.hash.startswith(plan_hash):
             raise PlanMovedError(
                 f"The plan is {self.short_hash}, and not {plan_hash}: {self.moved}.",
-                remedy="Look at the plan again, without --hash.",
+                remedy="Run the command without the hash to see the new plan.",
             )

@@ -180,7 +180,7 @@ def ask_doctor(properties: Mapping[str, str], executors: int, bootstrap_servers:
         properties["spark.master"],
         "--bootstrap-servers",
         bootstrap_servers,
-        "--seconds",
+        "--timeout",
         "150",
     ]
     for name, value in properties.items():

@@ -16,10 +16,14 @@ import airflow_eos_provider
 
 _PACKAGE = Path(airflow_eos_provider.__file__).parent
 
-_PLAN = ("", "rollout/plan/plan.py:Plan.to_dict")
-_ROLLED = [("", "rollout/outcome.py:RolloutReport.to_dict")]
+_ROLLED = [
+    ("", "cli/plan_apply.py:roll"),
+    ("plan.", "rollout/plan/plan.py:Plan.to_dict"),
+    ("plan.", "cli/plan_apply.py:to_document"),
+    ("report.", "rollout/outcome.py:RolloutReport.to_dict"),
+]
 _ROLLOUT = [("", "rollout/history.py:Rollout.to_dict"), ("workers[].", "rollout/history.py:Rollout._worker")]
-_ASKED = [("", "cli/rollouts.py:_ask")]
+_ASKED = [("", "cli/rollouts.py:_show_answer")]
 _OFFSETS = [
     ("", "offsets/verbs/plan.py:OffsetsPlan._content"),
     ("", "offsets/verbs/plan.py:OffsetsPlan.to_dict"),
@@ -45,7 +49,11 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         ("--to-version: copies[].", "offsets/seen/copies.py:Copies.to_dict"),
         ("--to-version: findings[].", "downgrade/older.py:DowngradeFinding.to_dict"),
     ],
-    "eos plan": [_PLAN, ("", "cli/plan_apply.py:plan")],
+    "eos plan": [
+        ("", "rollout/plan/plan.py:Plan.to_dict"),
+        ("", "cli/plan_apply.py:to_document"),
+        ("", "cli/plan_apply.py:plan"),
+    ],
     "eos apply": _ROLLED,
     "eos rollout list": [("", "cli/rollouts.py:list_"), ("rollouts[].", _ROLLOUT[0][1])],
     "eos rollout show": _ROLLOUT,
@@ -53,12 +61,12 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos rollout pause": _ASKED,
     "eos rollout abort": _ASKED,
     "eos rollout resume": _ROLLED,
-    "eos rollout undo": [_PLAN, ("", "cli/rollouts.py:undo")],
+    "eos rollout undo": _ROLLED,
     "eos drift": [("", "rollout/drift/drift.py:Drift.to_dict")],
     "eos offsets list": [("[].", "offsets/seen/group.py:SeenOffset.to_dict")],
     "eos offsets diff": [("[].", "offsets/seen/difference.py:Difference.to_dict")],
     **{f"eos offsets {verb}": _OFFSETS for verb in ("alter", "reset", "restore", "prune", "migrate")},
-    "eos offsets drop-own": [("", "downgrade/drop_own.py:DropPlan.to_dict"), ("", "cli/drop_own.py:drop_own_")],
+    "eos offsets drop-own": [("", "cli/drop_own.py:drop_own_"), ("plan.", "downgrade/drop_own.py:DropPlan.to_dict")],
     "eos changes list": [("[].", "cli/changes.py:list_")],
     "eos changes abandon": [("", "cli/changes.py:abandon_")],
     "eos fencing list": [

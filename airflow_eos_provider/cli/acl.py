@@ -54,7 +54,6 @@ _SHOWN = 3
 acl_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
     help="Rights (ACLs) for exactly-once: who needs which and why, what is missing; grant and revoke them.",
 )
 

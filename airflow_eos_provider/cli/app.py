@@ -24,14 +24,12 @@ class Place(NamedTuple):
     :param name: a function, or the :class:`typer.Typer` of a group.
     :param summary: for the list of commands, which is printed without importing one; the first line of its own help.
     :param examples: at the end of its help; a group's commands have their own.
-    :param panel: heading in the list of commands; None for the first one.
     """
 
     module: str
     name: str
     summary: str
     examples: tuple[str, ...] = ()
-    panel: str | None = None
 
 
 COMMANDS: Mapping[str, Place] = {
@@ -44,18 +42,18 @@ COMMANDS: Mapping[str, Place] = {
     "discover": Place(
         "cli.discover",
         "discover",
-        "Propose a cluster file from the members of a group.",
+        "Write a cluster file from the members of a group.",
         (
             "eos discover -g connect-orders -b kafka-1:9092 --write eos.yaml",
             "eos discover -g connect-orders -b kafka-1:9093 --client-file client.properties",
             "eos discover -g connect-orders -b kafka-1:9092 --ssh --ssh-user eos --write eos.yaml",
         ),
     ),
-    "clusters": Place("cli.clusters", "clusters_app", "Cluster files that --cluster finds by name: list them."),
+    "clusters": Place("cli.clusters", "clusters_app", "List the cluster files that --cluster finds by name."),
     "hosts": Place(
         "cli.hosts",
         "hosts_app",
-        "The machines of the workers: try what a roll needs there; print the sudoers lines for it.",
+        "Check the machines of the workers for a roll; print the sudo rules it needs.",
     ),
     "preflight": Place(
         "cli.preflight",
@@ -71,17 +69,22 @@ COMMANDS: Mapping[str, Place] = {
     "plan": Place(
         "cli.plan_apply",
         "plan",
-        "Show what a roll would change, and the hash to apply it by. Changes nothing.",
+        "Show what a roll would change, its hash, and the command that applies it. Changes nothing.",
         ("eos plan", "eos plan --to disabled --cluster prod"),
     ),
     "apply": Place(
         "cli.plan_apply",
         "apply",
-        "Roll the group as planned; after an interruption, go on where it stopped.",
-        ("eos apply 3f1c09ab77d2 --reason CHG-4711",),
+        "Roll the group to a mode, one worker at a time, with a check after each.",
+        (
+            "eos apply",
+            "eos apply --to disabled --reason CHG-4711",
+            "eos apply --plan 3f1c09ab77d2",
+            "eos apply --yes --json  # for scripts",
+        ),
     ),
     "rollout": Place(
-        "cli.rollouts", "rollouts_app", "Rollouts of the group: list, show, wait, pause, resume, abort, undo."
+        "cli.rollouts", "rollouts_app", "Show the rollouts of the group; pause, resume, abort or undo one."
     ),
     "drift": Place(
         "cli.drift",
@@ -113,7 +116,9 @@ COMMANDS: Mapping[str, Place] = {
         "Rights (ACLs) for exactly-once: who needs which and why, what is missing; grant and revoke them.",
     ),
     "topics": Place("cli.topics", "topics_app", "Internal topics of the group: list, check and create them."),
-    "intervals": Place("cli.intervals", "intervals_app", "Interval runs: what they wrote into Kafka exactly once."),
+    "intervals": Place(
+        "cli.intervals", "intervals_app", "Show, verify and abandon interval runs; check what they need."
+    ),
     "uninstall": Place(
         "cli.uninstall",
         "uninstall",
@@ -124,14 +129,12 @@ COMMANDS: Mapping[str, Place] = {
         "lab.command",
         "lab_app",
         "Real Kafka brokers and Connect workers on this machine, to try things on.",
-        panel="Try it",
     ),
     "demo": Place(
         "demo.command",
         "demo",
         "Run the main job on a lab: upgrade a loaded Connect cluster from Airflow, then backfill days with Spark.",
         ("eos demo", "eos demo --days 31 --keep", "eos demo --down  # take down what --keep left up"),
-        panel="Try it",
     ),
 }
 
@@ -149,11 +152,14 @@ def load(name: str) -> Any:
     place = COMMANDS[name]
     found = getattr(import_module(f"airflow_eos_provider.{place.module}"), place.name)
     if not isinstance(found, typer.Typer):
-        group = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        group = typer.Typer(add_completion=False)
         group.command(name, epilog=examples(*place.examples))(found)
         found = group
+    found.rich_markup_mode = None  # Rich's boxes cut long words and break lines where the source does
     command = get_command(found)
     command.name = name
+    for each in getattr(command, "commands", {}).values():
+        each.short_help = " ".join(each.help.split("\n\n")[0].split())  # whole; a help is cut
     return command
 
 
@@ -162,12 +168,13 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
+    context_settings={"max_content_width": 120},
 )
 
 
 def _add(name: str, place: Place) -> None:
-    @app.command(name, help=place.summary, rich_help_panel=place.panel)
+    @app.command(name, short_help=place.summary)
     def stand_in() -> None:
         """Stands in the list of commands; :class:`_Commands` calls the command itself."""
 
@@ -182,11 +189,11 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog=examples("eos lab up", "eos status", "eos plan", "eos --quiet apply 3f1c09ab77d2 --json"))
+@app.callback(epilog=examples("eos lab up", "eos status", "eos plan", "eos --quiet apply --yes --json"))
 def options(
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
-    quiet: bool = typer.Option(False, "--quiet", "-q", help="No progress; warnings and errors are still printed."),
-    verbose: bool = typer.Option(False, "--verbose", "-v", help="Also what the clients of Kafka and HTTP log."),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="Hide progress; show warnings and errors only."),
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Show the logs of the Kafka and HTTP clients."),
 ) -> None:
     """Operate Kafka Connect through exactly-once source support (KIP-618)."""
     if quiet:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import MISSING
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,21 +27,11 @@ from airflow_eos_provider.cli.common import (
     require_enough_digits,
 )
 from airflow_eos_provider.cli.completion import Candidate, complete_connector
+from airflow_eos_provider.cli.confirm import CONFIRMATION, PlanOption, YesOption, command_of, refusal
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.errors import EosError, NothingDoneError
+from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.output import Output, OutputOption, print_document
-from airflow_eos_provider.plan_hash import MIN_HASH_LENGTH
-
-PlanOption = Annotated[
-    str | None,
-    typer.Option(
-        "--plan",
-        metavar="HASH",
-        help=f"Apply the plan only if it has this hash ({MIN_HASH_LENGTH} or more digits).",
-    ),
-]
-YesOption = Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.")]
 
 
 def _complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
@@ -52,11 +41,6 @@ def _complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
 
 
 _COMPLETIONS: dict[str, Callable[..., Any]] = {"connector": complete_connector, "run": _complete_run}
-
-_CONFIRMATION = (
-    "Shows the plan and its hash, then asks. --yes applies what it shows; --plan HASH applies only that plan. Without "
-    "a terminal and without either it changes nothing and ends with exit code 3."
-)
 
 
 def add_apply(app: typer.Typer, change: Change[Any]) -> None:
@@ -100,7 +84,9 @@ def apply_command(change: Change[Any]) -> Callable[..., None]:
                 _show(made)
             applies_any = yes and not plan and not made.needs_hash
             if not (made.nothing or plan or applies_any):
-                error = _refusal(made, _words(change, cluster, given), is_shown=not is_for_scripts)
+                command = command_of(_words(change, given), made.short_hash, cluster)
+                to_read = partial(_print_lines, made) if is_for_scripts else None
+                error = refusal(made.question, command, to_read, made.needs_hash)
             if not (made.nothing or error):
                 report = carry_out(
                     change,
@@ -128,7 +114,7 @@ def apply_command(change: Change[Any]) -> Callable[..., None]:
     return _with_parameters(
         run,
         change,
-        f"{change.summary}\n\n{change.details}\n\n{_CONFIRMATION}",
+        f"{change.summary}\n\n{change.details}\n\n{CONFIRMATION}",
         {"plan": (PlanOption, None), "yes": (YesOption, False), **lease},
     )
 
@@ -202,7 +188,7 @@ def _option_name(name: str, kind: type) -> str:
     return f"--{(name.removesuffix('s') if kind is tuple else name).replace('_', '-')}"
 
 
-def _words(change: Change[Any], cluster: Path | None, given: dict[str, Any]) -> list[str]:
+def _words(change: Change[Any], given: dict[str, Any]) -> list[str]:
     """The command, with what this one was given."""
     words = ["eos", *change.name.split()]
     for name, (option, each) in options(change.request).items():
@@ -211,7 +197,7 @@ def _words(change: Change[Any], cluster: Path | None, given: dict[str, Any]) -> 
             continue
         for one in value if kind is tuple else [value]:
             words += [*([] if option.argument else [_option_name(name, kind)]), *([] if one is True else [str(one)])]
-    return [*words, *(["--cluster", str(cluster)] if cluster is not None else [])]
+    return words
 
 
 def _show(made: Plan) -> None:
@@ -225,16 +211,6 @@ def _show(made: Plan) -> None:
         console.print("This change was begun and not finished: applying it resumes it.", style="yellow")
 
 
-def _refusal(made: Plan, words: list[str], *, is_shown: bool) -> NothingDoneError | None:
-    """Ask; why it is not carried out, or None if it is."""
-    if not sys.stdin.isatty():
-        how = f"--plan HASH: {made.needs_hash}" if made.needs_hash else "--yes or --plan HASH."
-        return NothingDoneError(
-            f"Nothing changed, pass {how}",
-            remedy=f"To apply this plan:  {shlex.join([*words, '--plan', made.short_hash])}",
-        )
-    for line in () if is_shown else made.lines:
+def _print_lines(made: Plan) -> None:
+    for line in made.lines:
         error_console.print(line, soft_wrap=True)
-    if typer.confirm(made.question, err=True):
-        return None
-    return NothingDoneError("Nothing changed: you did not confirm the plan.")

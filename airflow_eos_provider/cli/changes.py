@@ -26,7 +26,6 @@ from airflow_eos_provider.output import Output, OutputOption, print_document, pr
 changes_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
     help="Changes of a group that are no roll, e.g. of offsets: list them, close one.",
 )
 

@@ -24,20 +24,22 @@ ClientOption = Annotated[
     typer.Option(
         "--client",
         metavar="NAME[=VALUE]",
-        help="Further client property (librdkafka names); may be repeated. A secret is given by its name alone, and "
-        f"asked for; or by --client-file, or as {ENVIRONMENT_PREFIX}<NAME> in the environment (SASL_PASSWORD).",
+        help="Client property (librdkafka name). Repeatable. For a secret, pass the name only: eos asks for the value. "
+        f"Or use --client-file, or set {ENVIRONMENT_PREFIX}SASL_PASSWORD and the like.",
     ),
 ]
 ClientFileOption = Annotated[
     Path | None,
-    typer.Option("--client-file", help="File of client properties, NAME=VALUE by line; for its owner only."),
+    typer.Option(
+        "--client-file", metavar="FILE", help="File with a client property NAME=VALUE on each line; chmod 600."
+    ),
 ]
 CommandConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--command-config",
-        help="Properties file of a Java client, as Kafka's own tools take it; for its owner only. What the other "
-        "options say wins.",
+        metavar="FILE",
+        help="Properties file of a Java client, as for Kafka's own tools; chmod 600. The other options win.",
     ),
 ]
 

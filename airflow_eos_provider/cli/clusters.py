@@ -15,14 +15,13 @@ from airflow_eos_provider.output import OutputOption, print_document
 clusters_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
-    help="Cluster files that --cluster finds by name: list them.",
+    help="List the cluster files that --cluster finds by name.",
 )
 
 
 @clusters_app.callback()
 def clusters() -> None:
-    """Cluster files that --cluster finds by name: list them."""
+    """List the cluster files that --cluster finds by name."""
 
 
 @clusters_app.command("list", epilog=examples("eos clusters list", "eos clusters list -o json"))

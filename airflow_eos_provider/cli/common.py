@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -55,11 +55,11 @@ ClusterOption = Annotated[
         envvar="EOS_CLUSTER",
         metavar="NAME|PATH",
         autocompletion=_complete_cluster,
-        help="Cluster file, or the name of one in ~/.config/airflow_eos_provider/clusters; default: ./eos.yaml, then "
+        help="Cluster file, or the name of one in ~/.config/airflow_eos_provider/clusters. Default: ./eos.yaml, then "
         "the lab's.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
 
 
 ExitCodeOption = Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if there are findings.")]
@@ -68,10 +68,26 @@ TakeOverOption = Annotated[
     bool,
     typer.Option(
         "--take-over",
-        help="Fence another controller before its lease ends; one that is only slow is stopped, too. Journalled.",
+        help="Take the group's lease from another controller and stop that one. The journal records it.",
     ),
 ]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for the journal.")]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, stored in the journal.")]
+
+
+def timeout_option(help: str) -> Any:
+    """``--timeout SECONDS``: the time limit of a command."""
+    return typer.Option("--timeout", min=0.0, metavar="SECONDS", help=help)
+
+
+def watch_option(help: str) -> Any:
+    """``--watch SECONDS``: how often a command repeats what it does."""
+    return typer.Option("--watch", min=1.0, metavar="SECONDS", help=help)
+
+
+def accept_option(metavar: str, help: str) -> Any:
+    """``--accept``: a finding that does not count."""
+    return typer.Option("--accept", metavar=metavar, help=f"{help} Repeatable.")
+
 
 #: Options of the commands that show a plan first.
 HashOption = Annotated[

@@ -36,30 +36,35 @@ from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 
 
 def discover(
-    group_id: Annotated[str, typer.Option("--group-id", "-g", help="The workers' group.id.")],
-    bootstrap_servers: Annotated[str, typer.Option("--bootstrap-servers", "-b", help="Kafka brokers, host:port.")],
+    group_id: Annotated[str, typer.Option("--group-id", "-g", metavar="GROUP", help="The workers' group.id.")],
+    bootstrap_servers: Annotated[
+        str, typer.Option("--bootstrap-servers", "-b", metavar="HOST:PORT", help="Kafka brokers, separated by commas.")
+    ],
     client: ClientOption = None,
     client_file: ClientFileOption = None,
     command_config: CommandConfigOption = None,
     ssh: Annotated[
-        bool, typer.Option("--ssh/--no-ssh", help="Log in to the hosts of workers that are not on this machine.")
+        bool, typer.Option("--ssh", help="Log in to the machines of workers that are not on this machine.")
     ] = False,
     ssh_user: Annotated[
         str | None,
-        typer.Option("--ssh-user", metavar="USER", help="Who logs in; default: as the SSH configuration says."),
+        typer.Option("--ssh-user", metavar="USER", help="Log in as USER. Default: as the SSH configuration says."),
     ] = None,
     ssh_config: Annotated[
-        Path | None, typer.Option("--ssh-config", help="OpenSSH client configuration; default: ~/.ssh/config.")
+        Path | None,
+        typer.Option("--ssh-config", metavar="FILE", help="OpenSSH client configuration. Default: ~/.ssh/config."),
     ] = None,
     sudo: Annotated[
-        bool, typer.Option("--sudo", help="Look there as root, by sudo -n; without, some things may not be seen.")
+        bool, typer.Option("--sudo", help="Use sudo -n there. Without it, eos may not see everything.")
     ] = False,
-    write: Annotated[Path | None, typer.Option("--write", "-w", help="Write the proposal to this new file.")] = None,
+    write: Annotated[Path | None, typer.Option("--write", "-w", metavar="FILE", help="Write to this new file.")] = None,
 ) -> None:
-    """Propose a cluster file from the members of a group. Workers on this machine are found by their port.
+    """Write a cluster file from the members of a group.
 
-    With --ssh others are found on the host of the address that they advertise: their process, its unit or supervisor,
-    its file and its log. Nothing is changed there, and no secret is copied.
+    eos finds workers on this machine by their ports. With --ssh it logs in to the other workers' machines and finds
+    their process, their unit or supervisor, their file and their log. It changes nothing there and copies no secret.
+
+    Read the file before you use it.
     """
     properties = client_properties(client or (), client_file, os.environ)
     if client_file is not None:

@@ -1,4 +1,4 @@
-"""``eos drift``: whether a cluster is still as the last rollout left it."""
+"""``eos drift``: what has changed in a cluster since the last rollout."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from airflow_eos_provider.cli.common import (
     ClusterOption,
     ExitCodeOption,
     JsonOption,
+    accept_option,
     load_cluster,
     print_lines,
     progress_console,
+    watch_option,
 )
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import RolloutPausedError
@@ -28,15 +30,14 @@ EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: RolloutPau
 _STYLES = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 
 ModeOption = Annotated[
-    Mode | None, typer.Option("--mode", help="The mode that is meant; default: as the last rollout made it.")
+    Mode | None,
+    typer.Option("--mode", metavar="MODE", help="Expect this mode. Default: the mode of the last rollout."),
 ]
 AcceptOption = Annotated[
     list[str] | None,
-    typer.Option("--accept", metavar="SHA256", help="A worker's file that is as meant, though no rollout made it."),
+    accept_option("SHA256", "Accept a worker's file with this digest, though no rollout wrote it."),
 ]
-WatchOption = Annotated[
-    float | None, typer.Option("--watch", min=1.0, metavar="SECONDS", help="Look this often, until something is found.")
-]
+WatchOption = Annotated[float | None, watch_option("Check this often until there is a finding.")]
 
 
 def drift(
@@ -50,7 +51,7 @@ def drift(
 ) -> None:
     """Show what has changed since the last roll: modes, members, files. Changes nothing.
 
-    With --exit-code: 1 if something has changed, 5 if that is unknown.
+    Exit code with --exit-code: 1 if something has changed, 5 if eos cannot tell.
     """
     with DriftWatch(load_cluster(cluster), mode=mode, accept=accept or ()) as watcher:
         found = watcher.look()

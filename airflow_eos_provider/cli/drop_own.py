@@ -1,76 +1,96 @@
-"""``eos offsets drop-own``: an own offsets topic that was left behind, given up and deleted on request."""
+"""``eos offsets drop-own``: delete an own offsets topic that an older Kafka Connect left behind."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
+
+from rich.console import Console
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
-    HashOption,
     JsonOption,
     ReasonOption,
     TakeOverOption,
     actor,
     console,
+    error_console,
     load_cluster,
     print_share_read,
     report_line,
     require_enough_digits,
 )
+from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks, command_of, refusal
 from airflow_eos_provider.cli.offsets_change import ConnectorArgument
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.downgrade.drop_own import DropPlan, OwnTopicDropper
+from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.offsets.seen.copies import Copies
-from airflow_eos_provider.output import print_json
+from airflow_eos_provider.output import Output, OutputOption, print_document
 
 
+@asks
 def drop_own_(
     connector: ConnectorArgument,
-    plan_hash: HashOption = None,
+    plan: PlanOption = None,
+    yes: YesOption = False,
     cluster: ClusterOption = None,
     reason: ReasonOption = "",
     take_over: TakeOverOption = False,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete an own offsets topic that is left behind: the connector was run without it. Without --hash: the plan only.
+    """Delete a connector's own offsets topic that an older Kafka Connect left behind.
 
-    That is so after a time on Kafka Connect before 3.3, which knows the global topic alone. The connector's
-    configuration gives the topic up, then the topic is deleted; it goes on by the global one. Refused while tasks of it
-    may read the topic.
+    Kafka Connect before 3.3 knows the global topic only. eos removes the own topic from the connector's configuration,
+    then deletes it; the connector continues from the global topic. Refused while tasks of the connector may read it.
     """
-    require_enough_digits(plan_hash)
+    require_enough_digits(plan)
+    is_for_scripts = as_json or output not in (None, Output.WIDE)
+    deleted: bool | None = None
+    error: EosError | None = None
     with ConnectSession(load_cluster(cluster)) as session:
         dropper = OwnTopicDropper(session, "", print_share_read)
-        plan = dropper.plan(connector)
-        deleted = False
-        if plan_hash is not None:
-            plan.require(plan_hash)
+        made = dropper.plan(connector)
+        if plan is not None:
+            made.require(plan)
+        if not is_for_scripts:
+            _show(made, console)
+        if not (plan or yes):
+            command = command_of(["eos", "offsets", "drop-own", connector], made.short_hash, cluster)
+            to_read = partial(_show, made, error_console) if is_for_scripts else None
+            error = refusal(f"Take {connector} off its own topic {made.topic}?", command, to_read)
+        if error is None:
             group_id = session.cluster.group_id
             journal = change_journal(session.kafka, group_id, actor=actor(), reason=reason, report=report_line)
-            deleted = dropper.apply(plan, journal, take_over=take_over)
-    if as_json:
-        print_json({**plan.to_dict(), "applied": plan_hash is not None, "deleted": deleted})
-    elif plan_hash is None:
-        _show(plan)
-    else:
-        what = f"topic {plan.topic} is deleted" if deleted else f"topic {plan.topic} is not deleted"
-        console.print(f"{connector} has its offsets in the global topic alone; {what}.", soft_wrap=True)
+            deleted = dropper.apply(made, journal, take_over=take_over)
+    document = {
+        "plan": made.to_dict(),
+        "applied": deleted is not None,
+        "report": None if deleted is None else {"deleted": deleted},
+    }
+    if not print_document(document, [made.short_hash], output, as_json=as_json) and deleted is not None:
+        what = "is deleted" if deleted else "is not deleted"
+        console.print(
+            f"{connector} has its offsets in the global topic only; topic {made.topic} {what}.", soft_wrap=True
+        )
+    if error is not None:
+        raise error
 
 
-def _show(plan: DropPlan) -> None:
-    for line in plan.lines():
-        console.print(line, style={"-": "red"}.get(line[0]), soft_wrap=True, highlight=False)
-    command = f"the same command with --hash {plan.short_hash}"
-    console.print(f"Nothing is changed yet. To do it: {command}", style="bold", soft_wrap=True)
+def _show(made: DropPlan, out: Console) -> None:
+    for line in made.lines():
+        out.print(line, style={"-": "red"}.get(line[0]), soft_wrap=True, highlight=False)
+    out.print(f"Plan {made.short_hash}", style="bold")
 
 
 def left_behind_lines(found: Iterable[Copies]) -> list[str]:
-    """What is said of own topics that are left behind, where an upgrade is planned and where offsets are listed."""
+    """A warning of each own topic that is left behind."""
     return [
         f"{one.connector}: its own offsets topic {one.own_topic} is older than the global one in "
-        f"{counted(one.left, 'source partition')}: an enabled worker delivers once more what came since. "
+        f"{counted(one.left, 'source partition')}: an enabled worker would deliver newer records again. "
         f"Before newer workers start: 'eos offsets drop-own {one.connector}'."
         for one in found
     ]

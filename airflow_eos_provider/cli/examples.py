@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def examples(*lines: str) -> str:
-    """An epilog of Typer's: one command a line.
+    """An epilog of Typer's: one command a line. ``\\b`` keeps the lines as they are.
 
     :param lines: whole commands, each perhaps with a remark behind ``#``.
     """
-    return "\n\n".join(["Examples:", *lines])
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

@@ -10,7 +10,6 @@ from airflow_eos_provider.cli.change import add_apply, add_list
 fencing_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
     help="Fencing of source connectors: list rounds that are due and transactions that are held; carry rounds out.",
 )
 add_list(

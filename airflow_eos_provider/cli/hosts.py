@@ -1,4 +1,4 @@
-"""``eos hosts``: whether a roll will find what it needs on each worker's machine, and the rights for it."""
+"""``eos hosts``: check the workers' machines for a roll; print the sudo rules it needs."""
 
 from __future__ import annotations
 
@@ -29,32 +29,26 @@ from airflow_eos_provider.rollout.hosts.readiness import Readiness, check_all, c
 from airflow_eos_provider.rollout.hosts.sudoers import SudoersFile, sudoers_of
 from airflow_eos_provider.verdict import Verdict
 
-#: Scripts rely on these, as on those of 'eos preflight'.
+#: Scripts rely on these.
 EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 5}
-
-#: Exit code if no machine at all was reached.
-_UNREACHABLE = 6
 
 _STYLES = {Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "yellow"}
 
 _ANSWERS = {
     Verdict.PASS: "A roll finds what it needs.",
     Verdict.FAIL: "A roll would be refused.",
-    Verdict.INCONCLUSIVE: "Not known whether a roll finds what it needs.",
+    Verdict.INCONCLUSIVE: "eos cannot tell whether a roll finds what it needs.",
 }
 
 hosts_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
-    help="The machines of the workers: try what a roll needs there; print the sudoers lines for it.",
+    help="Check the machines of the workers for a roll; print the sudo rules it needs.",
 )
 
 WorkersOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--worker", metavar="HOST:PORT", autocompletion=complete_worker, help="Only this one; may be repeated."
-    ),
+    typer.Option("--worker", metavar="HOST:PORT", autocompletion=complete_worker, help="Only this worker. Repeatable."),
 ]
 
 
@@ -73,11 +67,11 @@ def check(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try on each worker's machine what a roll will need there. Changes nothing.
+    """Check each worker's machine for what a roll needs. Changes nothing.
 
-    The login, the tools, the clock, whether the properties file can be replaced, what sudo allows, whether the worker's
-    service can restart it, whether its log proves its mode. Exit code 1 if a check failed, 5 if one could not be
-    answered, 6 if no machine was reached.
+    Checks the login, the tools, the clock, sudo, the worker's file, its service, and whether its log proves its mode.
+
+    Exit code: 1 if a check failed, 5 if eos could not run one.
     """
     workers = _chosen(load_cluster(cluster), worker)
     found = check_all(workers, check_worker, _progress)
@@ -96,10 +90,10 @@ def check(
     ),
 )
 def sudoers(worker: WorkersOption = None, cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
-    """Print what sudo has to allow on each machine: a sudoers file for each, no wider than a roll's commands.
+    """Print a sudoers file for each machine: it allows the commands of a roll and nothing else. Changes nothing.
 
-    The machines are looked at for the paths of programs and the owners of files; where one cannot be reached, it is
-    said what was assumed. Changes nothing; put each file in place there by 'visudo -f /etc/sudoers.d/eos'.
+    eos looks on the machines for the paths of programs and the owners of files. If it cannot reach one, the file says
+    what was assumed. Install each file there with 'visudo -f /etc/sudoers.d/eos'.
     """
     workers = _chosen(load_cluster(cluster), worker)
     files = sudoers_of(workers)
@@ -113,8 +107,6 @@ def sudoers(worker: WorkersOption = None, cluster: ClusterOption = None, as_json
 
 def exit_code(found: Sequence[Readiness]) -> int:
     """The exit code that goes with what was found."""
-    if not any(each.reached for each in found):
-        return EXIT_CODES[Verdict.FAIL] if _verdict(found) is Verdict.FAIL else _UNREACHABLE
     return EXIT_CODES[_verdict(found)]
 
 

@@ -1,4 +1,4 @@
-"""``eos intervals``: what interval runs have written, and how they stand."""
+"""``eos intervals``: show, verify and abandon interval runs."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ _SHOWN_SLICES = 20
 intervals_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
-    help="Interval runs: what they wrote into Kafka exactly once.",
+    help="Show, verify and abandon interval runs; check what they need.",
 )
 
 _RUN = "orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z"
@@ -106,17 +105,27 @@ def _group(ctx: typer.Context) -> str:
 
 
 GroupOption = Annotated[
-    str, typer.Option("--group", "-g", envvar="EOS_GROUP", help="Group of the pipelines; never a Connect cluster's.")
+    str,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="GROUP",
+        envvar="EOS_GROUP",
+        help="Group of the pipelines; never that of a Connect cluster.",
+    ),
 ]
 PipelineOption = Annotated[
-    str | None, typer.Option("--pipeline", "-p", autocompletion=_complete_pipeline, help="Name of the pipeline.")
+    str | None,
+    typer.Option(
+        "--pipeline", "-p", metavar="PIPELINE", autocompletion=_complete_pipeline, help="Name of the pipeline."
+    ),
 ]
 RunArgument = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
         autocompletion=complete_run,
-        help="<pipeline>@<start>/<end>, with #2 and so on for a revision; or <start>/<end> with --pipeline.",
+        help="PIPELINE@START/END, with #2 for the second revision; or START/END with --pipeline.",
     ),
 ]
 
@@ -131,7 +140,7 @@ def list_(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every run that is complete or under way. Changes nothing."""
+    """List the complete and running interval runs. Changes nothing."""
     kafka = load_kafka(cluster)
     names = [pipeline] if pipeline else pipelines(kafka, group)
     found = _runs(kafka, group, names, print_share_read)
@@ -155,7 +164,7 @@ def show(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one run: its plan, its slices, what is committed. Changes nothing."""
+    """Show one run: its plan, its slices and what is committed. Changes nothing."""
     wanted = _run(run, pipeline)
     found = status(_pipeline(wanted, group, cluster), wanted)
     if found is None:
@@ -176,29 +185,41 @@ def show(
 def verify(
     run: Annotated[
         str | None,
-        typer.Argument(metavar="RUN", autocompletion=complete_run, help="One run; without it, all of a topic."),
+        typer.Argument(
+            metavar="RUN",
+            autocompletion=complete_run,
+            help="Verify this run only. Default: all records of the topics.",
+        ),
     ] = None,
     cluster: ClusterOption = None,
     group: GroupOption = DEFAULT_GROUP_ID,
     pipeline: PipelineOption = None,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", help="Where the records are; once for each topic.")
+        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Topic with the records. Repeatable.")
     ] = None,
     header: Annotated[
         str | None,
-        typer.Option("--header", help="The pipeline's run_header, by which the records of one run are recognised."),
+        typer.Option("--header", metavar="NAME", help="The pipeline's run_header, which marks the records of a run."),
     ] = None,
     source: Annotated[
         list[Path] | None,
-        typer.Option("--source", exists=True, dir_okay=False, help="A file whose lines are the records' values."),
+        typer.Option(
+            "--source",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="File whose lines must be the records' values. Repeatable.",
+        ),
     ] = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Drain records, and compare their count and digest with what the ledger says. Changes nothing.
+    """Compare the count and digest of records with the ledger. Changes nothing.
 
-    One run's records are recognised by a header, if its pipeline writes one (run_header). Without it all records of the
-    topics are compared with all complete runs of the pipeline, which has to be their only writer.
+    A run's records are recognised by a header, if its pipeline writes one (run_header). Without RUN, all records of the
+    topics are compared with all complete runs of the pipeline, which must be their only writer.
+
+    Exit code: 1 if records are missing, duplicated, altered or unexpected.
     """
     if not topics:
         raise typer.BadParameter("name the topic with --topic")

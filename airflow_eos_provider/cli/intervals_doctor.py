@@ -1,4 +1,4 @@
-"""``eos intervals doctor``: whether this driver, and every executor, has what interval runs need."""
+"""``eos intervals doctor``: check whether driver and executors have what interval runs need."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from airflow_eos_provider.cli.common import (
     load_kafka,
     report_line,
     table,
+    timeout_option,
     width_for,
 )
 from airflow_eos_provider.data_text import counted
@@ -32,7 +33,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document
 from airflow_eos_provider.verdict import Verdict
 
-#: Scripts rely on these: 1 if a check did not hold, 5 if one has no answer.
+#: Scripts rely on these.
 EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 5}
 
 _STYLES = {Verdict.PASS: "", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "yellow"}
@@ -40,20 +41,24 @@ _STYLES = {Verdict.PASS: "", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "ye
 _ANSWERS = {
     Verdict.PASS: "Interval runs have what they need.",
     Verdict.FAIL: "Interval runs would fail.",
-    Verdict.INCONCLUSIVE: "Not known whether interval runs would work.",
+    Verdict.INCONCLUSIVE: "eos cannot tell whether interval runs would work.",
 }
 
 MasterOption = Annotated[
     str | None,
-    typer.Option("--master", help="Spark's master (local[2], spark://…, yarn, k8s://…): look at every executor there."),
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Check every executor of this Spark master (local[2], spark://…, yarn, k8s://…).",
+    ),
 ]
 RemoteOption = Annotated[
     str | None,
-    typer.Option("--remote", help="Spark Connect server (sc://host:port): look at every executor behind it."),
+    typer.Option("--remote", metavar="URL", help="Check every executor of this Spark Connect server (sc://host:port)."),
 ]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="Spark property, as spark-submit takes it; may be repeated."),
+    typer.Option("--conf", metavar="NAME=VALUE", help="Spark property, as for spark-submit. Repeatable."),
 ]
 
 
@@ -64,24 +69,33 @@ def doctor(
     executors: Annotated[
         int | None,
         typer.Option(
-            "--executors", min=1, help="Wait for so many; default: spark.executor.instances, else those that come."
+            "--executors",
+            min=1,
+            metavar="N",
+            help="Wait for N executors. Default: spark.executor.instances, or those that start within 3 seconds.",
         ),
     ] = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="Limit of the look at executors.")] = 60.0,
+    timeout: Annotated[float, timeout_option("Time limit of the check of executors.")] = 60.0,
     bootstrap_servers: Annotated[
         str | None,
-        typer.Option("--bootstrap-servers", "-b", help="Kafka brokers that driver and executors are to reach."),
+        typer.Option(
+            "--bootstrap-servers",
+            "-b",
+            metavar="HOST:PORT",
+            help="Check that driver and executors reach these brokers.",
+        ),
     ] = None,
     client_file: ClientFileOption = None,
     cluster: ClusterOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check whether this driver, and every executor, has what interval runs need. Changes nothing.
+    """Check whether this driver and every executor have what interval runs need. Changes nothing.
 
-    Without --master and --remote only this Python is looked at. With one, small Spark jobs look at every executor's:
-    interpreter, versions, librdkafka and, where --bootstrap-servers or --cluster names brokers, whether they answer
-    there. Exit code 1 if a check does not hold, 5 if one has no answer, 6 if no executor could be asked.
+    Without --master or --remote, checks this Python only. With one of them, small Spark jobs check the Python, versions
+    and librdkafka of every executor. With --bootstrap-servers or --cluster, also whether the brokers answer there.
+
+    Exit code: 1 if a check failed, 5 if eos could not run one, 6 if no executor answered.
     """
     from airflow_eos_provider.interval.spark.executor_survey import diagnose
 
@@ -92,7 +106,7 @@ def doctor(
         master=master,
         remote=remote,
         conf=_properties(conf or ()),
-        seconds=seconds,
+        seconds=timeout,
         executors=executors,
         report=report_line,
     )
@@ -138,7 +152,7 @@ def _show(found: Diagnosis, *, wide: bool) -> None:
         for place in places:
             _show_place(found, place, [each for each in found.checks if each.place == place])
     if found.master is None:
-        console.print("Executors were not looked at: name --master or --remote.")
+        console.print("Executors were not checked: pass --master or --remote.")
     passed = sum(each.verdict is Verdict.PASS for each in found.checks)
     style = "green" if found.verdict is Verdict.PASS else _STYLES[found.verdict]
     console.print(

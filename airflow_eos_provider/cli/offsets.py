@@ -46,7 +46,6 @@ from airflow_eos_provider.output import Output, OutputOption, print_document, pr
 offsets_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
     help="Source offsets: list, back up, compare, alter, reset, restore, migrate and prune them.",
 )
 
@@ -200,7 +199,7 @@ offsets_app.command(
 
 offsets_app.command(
     "drop-own",
-    epilog=examples("eos offsets drop-own orders", "eos offsets drop-own orders --hash 3f1c09ab77d2 --reason CHG-4711"),
+    epilog=examples("eos offsets drop-own orders", "eos offsets drop-own orders --plan 3f1c09ab77d2 --reason CHG-4711"),
 )(drop_own_)
 
 

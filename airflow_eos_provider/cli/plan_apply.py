@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from airflow_eos_provider import user_json
 from airflow_eos_provider.cli.common import (
@@ -19,6 +21,7 @@ from airflow_eos_provider.cli.common import (
     TakeOverOption,
     actor,
     console,
+    error_console,
     load_cluster,
     report_line,
     require_enough_digits,
@@ -26,15 +29,18 @@ from airflow_eos_provider.cli.common import (
     warn,
     width_for,
 )
+from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks, command_of, refusal
 from airflow_eos_provider.cli.drop_own import left_behind_lines
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.downgrade.look import left_behind
 from airflow_eos_provider.errors import EosError, PlanMovedError
+from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.offsets.seen.copies import Copies
-from airflow_eos_provider.output import OutputOption, print_document, print_json
+from airflow_eos_provider.output import Output, OutputOption, print_document
 from airflow_eos_provider.rollout.controller import Controller
+from airflow_eos_provider.rollout.history import unfinished_rollout
 from airflow_eos_provider.rollout.outcome import RolloutReport
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings
@@ -42,88 +48,94 @@ from airflow_eos_provider.rollout.settings import RolloutSettings
 #: Plans that were shown, so that a refusal can say what has moved since. Nothing depends on this folder.
 PLANS_FOLDER = Path(".eos/plans")
 
+ToOption = Annotated[
+    Mode | None,
+    typer.Option(
+        "--to",
+        metavar="MODE",
+        help="Mode to roll to: disabled, preparing or enabled. Default: the next step of the upgrade.",
+    ),
+]
 DowntimeOption = Annotated[
     bool, typer.Option("--allow-downtime", help="Roll even if no other worker can take over the tasks meanwhile.")
 ]
-
 GateTimeoutOption = Annotated[
     float | None,
     typer.Option(
         "--gate-timeout",
         min=1.0,
         metavar="SECONDS",
-        help="How long a gate may take before the roll fails; default: rebalance delay + session timeout + 120 s.",
+        help="Time limit of each gate. Default: rebalance delay + session timeout + 120 s.",
     ),
 ]
 LeaseOption = Annotated[
     float,
     typer.Option(
-        "--lease-seconds", metavar="SECONDS", help="How long the group stays reserved after this controller dies."
+        "--lease-seconds", metavar="SECONDS", help="How long the group stays reserved if this command is killed."
     ),
 ]
 StopGraceOption = Annotated[
-    float,
-    typer.Option("--stop-grace", metavar="SECONDS", help="How long a worker has to stop before it is killed."),
+    float, typer.Option("--stop-grace", metavar="SECONDS", help="Kill a worker that has not stopped after this time.")
 ]
 DEFAULTS = RolloutSettings()
 
 
 def plan(
     cluster: ClusterOption = None,
-    to: Annotated[Mode | None, typer.Option("--to", help="Mode to roll to; default: the next step upwards.")] = None,
+    to: ToOption = None,
     allow_downtime: DowntimeOption = False,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a roll would change, and the hash to apply it by. Changes nothing."""
+    """Show what a roll would change, its hash, and the command that applies it. Changes nothing."""
     described = load_cluster(cluster)
     stale = [] if to is Mode.DISABLED else _left_behind(described)
-    for line in left_behind_lines(stale):
-        warn(line)
     with Controller(described, settings=RolloutSettings(allow_downtime=allow_downtime)) as controller:
-        made = controller.plan(to)
-    keep(made)
-    document = {
-        **made.to_dict(),
-        "nothing_to_do": made.nothing_to_do,
-        "own_topics_left_behind": [one.to_dict() for one in stale],
-    }
+        made = planned(controller, to)
+    document = {**to_document(made), "own_topics_left_behind": [one.to_dict() for one in stale]}
     if print_document(document, [made.short_hash], output, as_json=as_json):
         return
     with width_for(output):
-        show(made, apply_command(made, cluster, allow_downtime=allow_downtime))
+        show(made)
+    if not made.nothing_to_do:
+        console.print(
+            f"To apply this plan:  {apply_command(made, cluster, allow_downtime)}", style="bold", soft_wrap=True
+        )
 
 
 def _left_behind(cluster: ConnectCluster) -> list[Copies]:
-    """The connectors whose own offsets topic is older than the global one; said before the plan, also of one refused.
-
-    Where that cannot be seen, the plan says why, if it matters there.
-    """
+    """The connectors whose own offsets topic is older than the global one; with a warning of each."""
     try:
         with ConnectSession(cluster) as session:
-            return left_behind(session)
+            found = left_behind(session)
     except EosError as error:
-        warn(f"whether own offsets topics are left behind by an older Kafka Connect is not known: {error.found}")
+        warn(f"cannot tell whether an older Kafka Connect left own offsets topics behind: {error.found}")
         return []
+    for line in left_behind_lines(found):
+        warn(line)
+    return found
 
 
-def apply_command(made: Plan, cluster: Path | None, *, allow_downtime: bool) -> str:
-    """The command that applies a plan, with what this one was given: without it another cluster, or none, is meant.
+def apply_command(made: Plan, cluster: Path | None, allow_downtime: bool, *words: str) -> str:
+    """The command that applies a plan, on the same cluster and with the same consent.
 
     :param cluster: the cluster file that was named; None if the default was found.
+    :param words: the command, if it is not ``apply``.
     """
-    words = ["eos", "apply", made.short_hash]
-    if cluster is not None:
-        words += ["--cluster", str(cluster)]
-    if allow_downtime:
-        words.append("--allow-downtime")
-    return shlex.join(words)
+    more = ["--allow-downtime"] if allow_downtime else []
+    return command_of(["eos", *(words or ["apply"]), *more], made.short_hash, cluster)
 
 
+def to_document(made: Plan) -> dict[str, Any]:
+    """A plan for a script."""
+    return {**made.to_dict(), "nothing_to_do": made.nothing_to_do}
+
+
+@asks
 def apply(
-    plan_hash: Annotated[
-        str, typer.Argument(metavar="HASH", help="The hash that 'eos plan' has shown (8 or more digits).")
-    ],
+    to: ToOption = None,
+    plan: PlanOption = None,
+    yes: YesOption = False,
     cluster: ClusterOption = None,
     reason: ReasonOption = "",
     allow_downtime: DowntimeOption = False,
@@ -131,63 +143,138 @@ def apply(
     gate_timeout: GateTimeoutOption = None,
     lease_seconds: LeaseOption = DEFAULTS.lease_seconds,
     stop_grace: StopGraceOption = DEFAULTS.stop_grace_seconds,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Roll the group as planned. Killed and called again with the same hash, it continues where it was."""
-    require_enough_digits(plan_hash)
+    """Roll the group to a mode, one worker at a time, with a check after each.
+
+    Safe to re-run after a crash: if a rollout is unfinished, its plan is shown and resumed.
+    """
+    require_enough_digits(plan)
     settings = RolloutSettings(
         allow_downtime=allow_downtime,
         gate_timeout_seconds=gate_timeout,
         lease_seconds=lease_seconds,
         stop_grace_seconds=stop_grace,
     )
-    described = load_cluster(cluster)
 
-    def find(controller: Controller) -> Plan:
-        try:
-            return controller.find_plan(plan_hash)
-        except PlanMovedError:
-            _explain_what_moved(controller, plan_hash)
-            raise
+    def choose(controller: Controller) -> Chosen:
+        if plan:
+            return Chosen(find_planned(controller, plan, to))
+        content = read_journal(controller.observer.session.kafka, controller.cluster.group_id)
+        if begun := unfinished_rollout(content, to):
+            return Chosen(begun.plan, (f"Rollout {begun.rollout_id} is {begun.state}: applying its plan resumes it.",))
+        if to is not Mode.DISABLED:
+            _left_behind(controller.cluster)
+        return Chosen(planned(controller, to))
 
-    carry_out(described, find, settings, reason=reason, take_over=take_over, as_json=as_json)
+    roll(
+        load_cluster(cluster),
+        settings,
+        choose,
+        lambda made: apply_command(made, cluster, allow_downtime),
+        plan_hash=plan,
+        yes=yes,
+        reason=reason,
+        take_over=take_over,
+        output=output,
+        as_json=as_json,
+    )
 
 
-def carry_out(
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The plan that a command is about.
+
+    :param notes: lines below it.
+    :param more: further members of the document.
+    """
+
+    plan: Plan
+    notes: tuple[str, ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def roll(
     cluster: ConnectCluster,
-    find: Callable[[Controller], Plan],
     settings: RolloutSettings,
+    choose: Callable[[Controller], Chosen],
+    command: Callable[[Plan], str],
     *,
-    reason: str,
+    plan_hash: str | None = None,
+    yes: bool = False,
+    reason: str = "",
     take_over: bool = False,
     resume: bool = False,
+    output: Output | None = None,
     as_json: bool = False,
 ) -> None:
-    """Apply a plan, with progress on standard error and the report on standard output.
+    """Show a plan, and apply it once that is confirmed; progress is on standard error.
 
-    :param find: the plan that is meant.
+    :param command: applies that plan, and no other.
+    :param plan_hash: was given, so the plan is confirmed; so it is by ``yes``.
+    :param resume: as :meth:`Controller.apply` takes it.
     """
-    interrupted = _Interrupt()
-    controller = Controller(
+    interrupt = _Interrupt()
+    is_for_scripts = as_json or output not in (None, Output.WIDE)
+    report: RolloutReport | None = None
+    error: EosError | None = None
+    with Controller(
         cluster,
         report=report_line,
-        stop_requested=interrupted.is_set,
+        stop_requested=interrupt.is_set,
         actor=actor(),
         reason=reason,
         settings=settings,
-    )
-    with controller:
-        found = find(controller)
-        with interrupted:
-            report = controller.apply(found, take_over=take_over, resume=resume)
-    if as_json:
-        print_json(report.to_dict())
-    else:
+    ) as controller:
+        chosen = choose(controller)
+        made = chosen.plan
+        if not is_for_scripts:
+            with width_for(output):
+                show(made, chosen.notes)
+        if not (plan_hash or yes or made.nothing_to_do):
+            to_read = partial(show, made, chosen.notes, error_console) if is_for_scripts else None
+            error = refusal(f"Roll group {made.group_id} to {made.target}?", command(made), to_read)
+        if error is None and (plan_hash or not made.nothing_to_do):
+            with interrupt:
+                report = controller.apply(made, take_over=take_over, resume=resume)
+    document = {
+        "plan": to_document(made),
+        "applied": report is not None,
+        "report": None if report is None else report.to_dict(),
+        **chosen.more,
+    }
+    if not print_document(document, [made.short_hash], output, as_json=as_json) and report is not None:
         _show_report(report)
+    if error is not None:
+        raise error
+
+
+def planned(controller: Controller, to: Mode | None) -> Plan:
+    """A new plan, kept so that a later refusal can say what has changed."""
+    made = controller.plan(to)
+    keep(made)
+    return made
+
+
+def find_planned(controller: Controller, plan_hash: str, to: Mode | None) -> Plan:
+    """The plan with this hash.
+
+    :param to: the mode that it must roll to; None for any.
+    :raises PlanMovedError: no plan has it, or it rolls to another mode.
+    """
+    try:
+        found = controller.find_plan(plan_hash)
+    except PlanMovedError:
+        _explain_what_moved(controller, plan_hash)
+        raise
+    if to not in (None, found.target):
+        raise PlanMovedError(f"Plan {plan_hash} rolls to {found.target}, not to {to}.", remedy="Make a new plan.")
+    return found
 
 
 class _Interrupt:
-    """Ctrl-C or SIGTERM: the first asks the roll to stop between two actions, the second ends it at once."""
+    """Ctrl-C or SIGTERM: the first stops the roll between two actions, the second ends it at once."""
 
     def __init__(self) -> None:
         self._set = False
@@ -208,7 +295,7 @@ class _Interrupt:
         if self._set:
             raise KeyboardInterrupt
         self._set = True
-        report_line("Stopping before the next action; once more to stop at once.")
+        report_line("Stopping before the next action. Press Ctrl-C again to stop at once.")
 
 
 def keep(made: Plan) -> None:
@@ -218,8 +305,8 @@ def keep(made: Plan) -> None:
         (PLANS_FOLDER / f"{made.hash}.json").write_text(json.dumps(made.to_dict(), indent=2), encoding="utf-8")
     except OSError as error:
         warn(
-            f"the plan is not kept, since {PLANS_FOLDER.absolute()} cannot be written ({error.strerror}); it can be "
-            "applied all the same, but if the cluster changes before, the refusal cannot say what has changed"
+            f"the plan is not kept, because {PLANS_FOLDER.absolute()} cannot be written ({error.strerror}). You can "
+            "apply it; but if the cluster changes before, eos cannot say what has changed."
         )
 
 
@@ -230,11 +317,13 @@ def _explain_what_moved(controller: Controller, plan_hash: str) -> None:
         old.require_unmoved(controller.replan(old.target))
 
 
-def show(made: Plan, command: str) -> None:
-    """Print a plan, and how to apply it.
+def show(made: Plan, notes: Iterable[str] = (), on: Console | None = None) -> None:
+    """Print a plan.
 
-    :param command: that applies it.
+    :param notes: printed below it.
+    :param on: the console; None for standard output.
     """
+    out = on or console
     shown = table(f"Group {made.group_id}: {made.current} -> {made.target}")
     for column in ("worker", "runs", "tasks", "what happens", "its tasks are unassigned"):
         shown.add_column(column, overflow="fold", no_wrap=column == "worker")
@@ -242,30 +331,31 @@ def show(made: Plan, command: str) -> None:
         change = made.change(prediction.worker_id)
         downtime = "not at all" if change.kind is ChangeKind.NONE else str(prediction)
         shown.add_row(change.worker_id, change.runs, str(prediction.tasks), str(change.kind), downtime)
-    console.print(shown)
+    out.print(shown)
     for line in made.diff():
-        console.print(line, style={"+": "green", "-": "red"}.get(line[0]), soft_wrap=True)
-    executed = made.executed()
-    if executed:
-        console.print("Start commands:")
-    for line in executed:
-        console.print(f"  {line}", highlight=False, soft_wrap=True)
-    if made.connectors.summary:
-        console.print(f"The connectors ('eos preflight' has more): {made.connectors.summary}", soft_wrap=True)
-    for line in made.connectors.lines:
-        console.print(f"  {line}", soft_wrap=True)
+        out.print(line, style={"+": "green", "-": "red"}.get(line[0]), soft_wrap=True)
+    executed, connectors = made.executed(), made.connectors
+    _print_section(out, executed and "Start commands:", executed)
+    summary = connectors.summary and f"Connectors ('eos preflight' shows more): {connectors.summary}"
+    _print_section(out, summary, connectors.lines)
     if made.nothing_to_do:
-        console.print("Nothing to do.")
+        out.print("Nothing to do.")
         return
     if made.puts_back:
-        console.print("isolation.level, which an earlier roll has set temporarily, gets its former value again.")
-    console.print("One worker at a time, in this order unless another leader is elected; nothing is changed yet.")
-    console.print(f"To do it:  {command}", style="bold", soft_wrap=True)
+        out.print("isolation.level, which an earlier roll set temporarily, gets its former value again.")
+    out.print("Workers are rolled one at a time, in this order unless another leader is elected.")
+    for line in notes:
+        out.print(line, style="yellow", soft_wrap=True)
+    out.print(f"Plan {made.short_hash}", style="bold")
+
+
+def _print_section(out: Console, title: object, lines: Iterable[str]) -> None:
+    for line in [*([title] if title else []), *(f"  {line}" for line in lines)]:
+        out.print(line, soft_wrap=True)
 
 
 def _show_report(report: RolloutReport) -> None:
     if not report.workers:
-        console.print("Nothing was to be done.")
         return
     shown = table(f"{report.from_modes} -> {report.to_mode}")
     for column in ("worker", "mode", "led", "restart and gate", "task downtime", "predicted"):

@@ -9,10 +9,12 @@ import typer
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
+    accept_option,
     console,
     load_cluster,
     print_over,
     table,
+    timeout_option,
     warn,
     width_for,
 )
@@ -37,36 +39,37 @@ _STYLES = {"blocks": "bold red", "not known": "yellow", "warns": "yellow"}
 _ANSWERS = {
     Verdict.PASS: "Nothing blocks.",
     Verdict.FAIL: "Something blocks.",
-    Verdict.INCONCLUSIVE: "Not known whether something blocks.",
+    Verdict.INCONCLUSIVE: "eos cannot tell whether something blocks.",
 }
 
 
 def preflight(
     connectors: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CONNECTOR…]", autocompletion=complete_connector, help="These only; default: all."),
+        typer.Argument(
+            metavar="[CONNECTOR…]", autocompletion=complete_connector, help="Check these only. Default: all."
+        ),
     ] = None,
-    mode: Annotated[Mode, typer.Option("--mode", help="Check for this mode.")] = Mode.ENABLED,
+    mode: Annotated[Mode, typer.Option("--mode", metavar="MODE", help="Check for this mode.")] = Mode.ENABLED,
     to_version: Annotated[
         str | None,
         typer.Option("--to-version", metavar="VERSION", help="Check a downgrade to this older Kafka Connect instead."),
     ] = None,
     accept: Annotated[
         list[str] | None,
-        typer.Option("--accept", metavar="CONNECTOR/KIND", help="A finding that does not count; may be repeated."),
+        accept_option("CONNECTOR/KIND", "Ignore this finding."),
     ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=1.0, metavar="SECONDS", help="Time limit of all requests to the workers.")
-    ] = 300.0,
+    timeout: Annotated[float, timeout_option("Time limit of all requests to the workers.")] = 300.0,
     cluster: ClusterOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check what exactly-once does to each connector, or what an older Kafka Connect would do. Changes nothing.
 
-    Each worker validates each connector's configuration; its plugin may contact the system that it reads. Exit code 1
-    if something blocks, 5 if that is unknown. --to-version: 1 if records would be lost or delivered again, or tasks
-    would fail.
+    Each worker validates each connector's configuration; its plugin may contact the system that it reads.
+
+    Exit code: 1 if something blocks, 5 if eos cannot tell. With --to-version: 1 if records would be lost or delivered
+    again, or tasks would fail.
     """
     if to_version is not None:
         check_version(load_cluster(cluster), to_version, output, as_json=as_json)

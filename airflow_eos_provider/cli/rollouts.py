@@ -1,4 +1,4 @@
-"""``eos rollout``: what rolls there were and are, and how to stop one, go on with it, or go back."""
+"""``eos rollout``: show rollouts; pause, resume, abort or undo one."""
 
 from __future__ import annotations
 
@@ -17,22 +17,27 @@ from airflow_eos_provider.cli.common import (
     actor,
     console,
     load_cluster,
+    require_enough_digits,
     table,
+    timeout_option,
+    watch_option,
     width_for,
 )
 from airflow_eos_provider.cli.completion import LOOK_SECONDS, Candidate, candidates
+from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.plan_apply import (
     DEFAULTS,
+    Chosen,
     DowntimeOption,
     GateTimeoutOption,
     LeaseOption,
     StopGraceOption,
     apply_command,
-    carry_out,
-    keep,
+    find_planned,
+    planned,
+    roll,
 )
-from airflow_eos_provider.cli.plan_apply import show as show_plan
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import (
     EosError,
@@ -44,9 +49,9 @@ from airflow_eos_provider.errors import (
 )
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import Request, RequestKind, RolloutState, Step
-from airflow_eos_provider.journal.stop_requests import ANSWER_SECONDS, request
+from airflow_eos_provider.journal.stop_requests import ANSWER_SECONDS, Answer, request
 from airflow_eos_provider.kafka.session import Kafka, Session
-from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
+from airflow_eos_provider.output import Output, OutputOption, print_document
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.history import (
@@ -65,8 +70,7 @@ from airflow_eos_provider.rollout.settings import RolloutSettings
 rollouts_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
-    help="Rollouts of the group: list, show, wait, pause, resume, abort, undo.",
+    help="Show the rollouts of the group; pause, resume, abort or undo one.",
 )
 
 
@@ -85,23 +89,24 @@ RolloutArgument = Annotated[
     typer.Argument(
         metavar="ROLLOUT",
         autocompletion=_complete_rollout,
-        help="Its id, or the beginning of it; default: the newest.",
+        help="Id of the rollout, or the beginning of it. Default: the newest.",
     ),
 ]
-WaitOption = Annotated[
-    float, typer.Option("--wait", min=0.0, metavar="SECONDS", help="How long to wait for the controller's answer.")
-]
+AnswerOption = Annotated[float, timeout_option("How long to wait for the controller's answer.")]
 
 
 _EXAMPLES = {
-    "show": examples("eos rollout show", "eos rollout show 20261121T2336 --watch"),
+    "show": examples("eos rollout show", "eos rollout show 20261121T2336 --watch 5"),
     "wait": examples("eos rollout wait --timeout 1800"),
     "pause": examples("eos rollout pause --reason lunch"),
     "abort": examples("eos rollout abort 20261121T2336 --reason CHG-4711"),
 }
 
-#: Seconds between two looks at the journal.
+#: Seconds between two looks at the journal, unless --watch is given.
 _LOOK_SECONDS = 1.0
+
+#: Tests replace it.
+_sleep = time.sleep
 
 #: What ``eos rollout wait`` ends with, by the rollout's state. Scripts rely on them.
 EXIT_CODES = {
@@ -119,7 +124,7 @@ EXIT_CODES = {
     "list", epilog=examples("eos rollout list", "eos rollout list -o wide", "eos rollout list -o name")
 )
 def list_(cluster: ClusterOption = None, output: OutputOption = None, as_json: JsonOption = False) -> None:
-    """Show every rollout of the group, the newest first. Changes nothing."""
+    """Show the rollouts of the group, newest first. Changes nothing."""
     described = load_cluster(cluster)
     rollouts = whole_history(read_journal(described.kafka, described.group_id))
     document = {"group_id": described.group_id, "rollouts": [rollout.to_dict() for rollout in rollouts]}
@@ -150,14 +155,14 @@ def show(
     rollout: RolloutArgument = None,
     cluster: ClusterOption = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again after each change, until no controller carries it out.")
-    ] = False,
+        float | None, watch_option("Check this often until the rollout ends or pauses; show it after each change.")
+    ] = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one rollout: who, when, why, each worker and the evidence on it. Changes nothing."""
+    """Show one rollout: who began it, when and why, each worker and its evidence. Changes nothing."""
     described = load_cluster(cluster)
-    for found in _looks(described, rollout, seconds=math.inf if watch else 0.0):
+    for found in _looks(described, rollout, seconds=math.inf if watch else 0.0, every=watch or _LOOK_SECONDS):
         if not print_document(found.to_dict(), [found.rollout_id], output, as_json=as_json):
             _show(found)
 
@@ -166,18 +171,16 @@ def show(
 def wait(
     rollout: RolloutArgument = None,
     cluster: ClusterOption = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=0.0, metavar="SECONDS", help="How long to wait at most.")
-    ] = 3600.0,
+    timeout: Annotated[float, timeout_option("How long to wait at most.")] = 3600.0,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Wait until a rollout ends or pauses. Changes nothing.
 
-    Exit code 0 if it is done; 4 if a worker did not pass its gate, 5 if it is paused or was interrupted, 3 if it was
-    aborted or another plan took its place, 1 if it still runs when the time is up.
+    Exit code: 0 if it is done, 1 if it still runs after the time limit, 3 if it was aborted or replaced by another
+    plan, 4 if a worker failed its gate, 5 if it is paused or was interrupted.
     """
-    for found in _looks(load_cluster(cluster), rollout, seconds=timeout):
+    for found in _looks(load_cluster(cluster), rollout, seconds=timeout, every=_LOOK_SECONDS):
         last = found
     if not print_document(last.to_dict(), [last.rollout_id], output, as_json=as_json):
         console.print(f"Rollout {last.rollout_id} is {last.state}.")
@@ -189,11 +192,13 @@ def pause(
     rollout: RolloutArgument = None,
     cluster: ClusterOption = None,
     reason: ReasonOption = "",
-    wait: WaitOption = ANSWER_SECONDS,
+    timeout: AnswerOption = ANSWER_SECONDS,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask a rollout to stop before its next action; it can be resumed."""
-    _ask(RequestKind.PAUSE, rollout, cluster=load_cluster(cluster), reason=reason, wait=wait, as_json=as_json)
+    """Stop a rollout before its next action. You can resume it."""
+    answer = _ask(RequestKind.PAUSE, rollout, load_cluster(cluster), reason, timeout)
+    _show_answer(answer, output, as_json=as_json)
 
 
 @rollouts_app.command("abort", epilog=_EXAMPLES["abort"])
@@ -201,11 +206,13 @@ def abort(
     rollout: RolloutArgument = None,
     cluster: ClusterOption = None,
     reason: ReasonOption = "",
-    wait: WaitOption = ANSWER_SECONDS,
+    timeout: AnswerOption = ANSWER_SECONDS,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask a rollout to stop before its next action, for good. It touches no worker; see 'undo' for the mode before."""
-    _ask(RequestKind.ABORT, rollout, cluster=load_cluster(cluster), reason=reason, wait=wait, as_json=as_json)
+    """Stop a rollout before its next action, for good. Changes no worker: 'undo' brings back the mode before."""
+    answer = _ask(RequestKind.ABORT, rollout, load_cluster(cluster), reason, timeout)
+    _show_answer(answer, output, as_json=as_json)
 
 
 @rollouts_app.command(
@@ -223,9 +230,10 @@ def resume(
     gate_timeout: GateTimeoutOption = None,
     lease_seconds: LeaseOption = DEFAULTS.lease_seconds,
     stop_grace: StopGraceOption = DEFAULTS.stop_grace_seconds,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Continue a rollout from this machine: the same as applying its plan again."""
+    """Resume a rollout from this machine, by the plan that was confirmed for it."""
     described = load_cluster(cluster)
     found = _find(described.kafka, described.group_id, rollout)
     found.require_applicable()
@@ -235,89 +243,106 @@ def resume(
         lease_seconds=lease_seconds,
         stop_grace_seconds=stop_grace,
     )
-    carry_out(
-        described, lambda _: found.plan, settings, reason=reason, take_over=take_over, resume=True, as_json=as_json
+    roll(
+        described,
+        settings,
+        lambda _: Chosen(found.plan),
+        lambda made: apply_command(made, cluster, allow_downtime),
+        yes=True,
+        reason=reason,
+        take_over=take_over,
+        resume=True,
+        output=output,
+        as_json=as_json,
     )
 
 
-@rollouts_app.command(
-    "undo", epilog=examples("eos rollout undo  # shows the plan", "eos rollout undo --yes --reason CHG-4712")
-)
+@rollouts_app.command("undo", epilog=examples("eos rollout undo", "eos rollout undo --yes --reason CHG-4712"))
+@asks
 def undo(
     rollout: RolloutArgument = None,
+    plan: PlanOption = None,
+    yes: YesOption = False,
     cluster: ClusterOption = None,
     reason: ReasonOption = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only show the plan.")] = False,
     allow_downtime: DowntimeOption = False,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Roll the group back to the mode that it had before a rollout. Shows the plan; does it with --yes."""
+    """Roll the group back to the mode that it had before a rollout."""
+    require_enough_digits(plan)
     described = load_cluster(cluster)
     former = _find(described.kafka, described.group_id, rollout)
-    settings = RolloutSettings(allow_downtime=allow_downtime)
-    with Controller(described, settings=settings) as controller:
-        made = controller.plan(former_mode(former.plan))
-    if yes and not made.nothing_to_do:
-        why = reason or f"back from rollout {former.rollout_id}"
-        carry_out(described, lambda _: made, settings, reason=why, as_json=as_json)
-        return
-    keep(made)
-    restored = restores_files(made, former.plan)
-    if as_json:
-        print_json({**made.to_dict(), "nothing_to_do": made.nothing_to_do, "restores_files": restored})
-        return
-    show_plan(made, apply_command(made, cluster, allow_downtime=allow_downtime))
-    for worker_id in sorted(worker_id for worker_id, same in restored.items() if not same):
-        console.print(
-            f"{worker_id}: its file will name the mode, but is not byte for byte what it was before.", soft_wrap=True
-        )
+    mode = former_mode(former.plan)
+
+    def choose(controller: Controller) -> Chosen:
+        made = find_planned(controller, plan, mode) if plan else planned(controller, mode)
+        restored = restores_files(made, former.plan)
+        notes = [
+            f"{worker_id}: its file will have the mode, but not be byte for byte what it was before."
+            for worker_id, same in sorted(restored.items())
+            if not same
+        ]
+        return Chosen(made, tuple(notes), {"restores_files": restored})
+
+    roll(
+        described,
+        RolloutSettings(allow_downtime=allow_downtime),
+        choose,
+        lambda made: apply_command(made, cluster, allow_downtime, "rollout", "undo", former.rollout_id),
+        plan_hash=plan,
+        yes=yes,
+        reason=reason or f"back from rollout {former.rollout_id}",
+        output=output,
+        as_json=as_json,
+    )
 
 
-def _ask(
-    kind: RequestKind, rollout: str | None, *, cluster: ConnectCluster, reason: str, wait: float, as_json: bool
-) -> None:
+def _ask(kind: RequestKind, rollout: str | None, cluster: ConnectCluster, reason: str, seconds: float) -> Answer:
     found = _find(cluster.kafka, cluster.group_id, rollout)
     wanted = Request(found.rollout_id, kind, time.time(), actor(), reason)
     controller = Controller(cluster, actor=actor(), reason=reason)
-    answer = request(cluster, wanted, journal=controller.journal, wait_seconds=wait)
-    if as_json:
-        print_json(
-            {
-                "rollout_id": answer.rollout_id,
-                "request": str(answer.kind),
-                "state": str(answer.state),
-                "answered": answer.answered,
-                "half_done": answer.half_done,
-            }
-        )
+    return request(cluster, wanted, journal=controller.journal, wait_seconds=seconds)
+
+
+def _show_answer(answer: Answer, output: Output | None, *, as_json: bool) -> None:
+    document = {
+        "rollout_id": answer.rollout_id,
+        "request": str(answer.kind),
+        "state": str(answer.state),
+        "answered": answer.answered,
+        "half_done": answer.half_done,
+    }
+    if print_document(document, [answer.rollout_id], output, as_json=as_json):
         return
     if answer.answered:
         console.print(f"Rollout {answer.rollout_id} is {answer.state}.")
     else:
         console.print(
-            "There is no answer yet. The request is on record: whichever controller carries rollout "
-            f"{answer.rollout_id} out stops for it before the next action.",
+            f"No answer yet. The request is in the journal: the controller of rollout {answer.rollout_id} stops "
+            "before its next action.",
             soft_wrap=True,
         )
     for worker_id in answer.half_done:
         console.print(
-            f"{worker_id} may be half done: its restart was announced, and its gate is not passed. Check with "
-            "'eos status' that it runs.",
+            f"{worker_id}: its restart was announced, but it has not passed its gate. Check with 'eos status' that it "
+            "runs.",
             soft_wrap=True,
         )
 
 
-def _looks(cluster: ConnectCluster, prefix: str | None, *, seconds: float) -> Iterator[Rollout]:
+def _looks(cluster: ConnectCluster, prefix: str | None, *, seconds: float, every: float) -> Iterator[Rollout]:
     """A rollout now, and again whenever it has changed, until no controller carries it out.
 
-    :param seconds: when it is given up; 0 is one look.
+    :param seconds: time limit; 0 is one look.
+    :param every: seconds between two looks.
     """
     deadline = time.monotonic() + seconds
     with Session(cluster.kafka) as session:
         found = _find(session, cluster.group_id, prefix)
         yield found
         while found.state == RolloutState.RUNNING and time.monotonic() < deadline:
-            time.sleep(min(_LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
+            _sleep(min(every, max(0.0, deadline - time.monotonic())))
             before, found = found, _find_again(session, cluster.group_id, found.rollout_id)
             if found.to_dict() != before.to_dict():
                 yield found

@@ -47,7 +47,6 @@ from airflow_eos_provider.output import OutputOption, print_document
 topics_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
     help="Internal topics of the group: list, check and create them.",
 )
 

@@ -49,7 +49,6 @@ _SHOWN = 3
 transactions_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
     help="Transactions: list, describe and audit them; end one that hangs.",
 )
 

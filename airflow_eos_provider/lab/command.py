@@ -26,7 +26,6 @@ lab_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     help="Real Kafka brokers and Connect workers on this machine, to try things on.",
-    rich_markup_mode="rich",
 )
 
 # One line each, never wrapped or coloured by its content: scripts read the first, people watch the second.
@@ -34,9 +33,9 @@ _out = DataConsole(soft_wrap=True)
 _err = DataConsole(soft_wrap=True, stderr=True)
 
 _EXAMPLES = {
-    "up": "Examples:\n\neos lab up --workers 3 --mode disabled\n\neos lab up --name older --connect-version 3.9.2",
-    "status": "Examples:\n\neos lab status\n\neos lab status --name older -o name",
-    "down": "Examples:\n\neos lab down --keep-data",
+    "up": "\b\nExamples:\n  eos lab up --workers 3 --mode disabled\n  eos lab up --name older --connect-version 3.9.2",
+    "status": "\b\nExamples:\n  eos lab status\n  eos lab status --name older -o name",
+    "down": "\b\nExamples:\n  eos lab down --keep-data",
 }
 
 

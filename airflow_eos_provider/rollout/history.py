@@ -212,6 +212,21 @@ def find_rollout(content: JournalContent, prefix: str | None) -> Rollout:
     return meant
 
 
+def unfinished_rollout(content: JournalContent, target: Mode | None = None) -> Rollout | None:
+    """The newest rollout that can be resumed.
+
+    :param target: only one to this mode; None for any.
+    :raises RefusedError: this version cannot resume it.
+    """
+    own = [r for r in content.rollouts.values() if r.state.is_open and target in (None, r.plan.get("target"))]
+    newest = max(own, key=lambda record: record.started_at, default=None)
+    if newest is None:
+        return None
+    found = find_rollout(content, newest.rollout_id)
+    found.require_applicable()
+    return found
+
+
 def former_mode(plan: Plan) -> Mode:
     """The one mode that a plan's running workers came from.
 

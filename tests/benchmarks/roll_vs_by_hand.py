@@ -76,7 +76,7 @@ def roll(lab: Lab, mode: Mode, folder: Path, console: Console) -> float:
     """Seconds of one roll by ``eos apply``; its plan is made before."""
     plan = json.loads(_eos(lab, folder, "plan", "--to", mode, "--json"))["hash"]
     began = time.monotonic()
-    report = json.loads(_eos(lab, folder, "apply", plan, "--json"))
+    report = json.loads(_eos(lab, folder, "apply", "--plan", plan, "--json"))["report"]
     seconds = time.monotonic() - began
     for worker in report["workers"]:
         console.print(

@@ -170,10 +170,10 @@ def test_a_killed_roll_goes_on_and_repeats_and_skips_nothing(rolls: Rolls) -> No
     # The helper of the restart ends what it has begun, so each worker can be killed at once in the act.
     for moment in ("file written", "stopped", "gate polled", "cut off", "ended"):
         rolls.append()
-        rolls.kill(moment, "apply", plan)
+        rolls.kill(moment, "apply", "--plan", plan)
         assert max(rolls.more_starts(before).values()) <= 1, f"a worker was restarted again before: {moment}"
     rolls.append()
-    report = json.loads(rolls.run("apply", plan, "--json"))
+    report = json.loads(rolls.run("apply", "--plan", plan, "--json"))["report"]
 
     assert rolls.modes() == {target}
     assert rolls.more_starts(before) == dict.fromkeys(before, 1)
@@ -187,7 +187,7 @@ def test_a_killed_roll_goes_on_and_repeats_and_skips_nothing(rolls: Rolls) -> No
 def test_of_two_rolls_that_begin_at_once_one_is_carried_out(rolls: Rolls) -> None:
     target, plan = rolls.plan()
     before = rolls.starts()
-    both = [rolls.start("never", "SIGKILL", "apply", plan) for _ in range(2)]
+    both = [rolls.start("never", "SIGKILL", "apply", "--plan", plan) for _ in range(2)]
     codes = []
     for child in both:
         child.communicate(timeout=DEADLINE_SECONDS)

@@ -56,7 +56,7 @@ class Eos:
         return str(json.loads(self.run("plan", "--to", to, "--json").stdout)["hash"])
 
     def roll(self, to: Mode) -> dict[str, object]:
-        report: dict[str, object] = json.loads(self.run("apply", self.plan(to), "--json").stdout)
+        report: dict[str, object] = json.loads(self.run("apply", "--to", to, "--yes", "--json").stdout)["report"]
         return report
 
     @contextlib.contextmanager

@@ -94,7 +94,7 @@ def test_a_rollout_under_way_is_no_drift_and_one_left_half_way_is(
     """The first test, so that its rollout is the one that the others need; any other order costs a rollout more."""
     eos = eos_of(lab, tmp_path)
     plan = eos.plan(Mode.PREPARING if lab.workers[0].mode_in_file() is Mode.ENABLED else Mode.ENABLED)
-    rolling = eos.start("apply", plan)
+    rolling = eos.start("apply", "--plan", plan)
     with eos.line_in_log(rolling, r"stopping pid"), eos.suspended(rolling):  # or it might end before the look does
         answer = json.loads(eos.run("drift", "--exit-code", "--json").stdout)
         assert answer["verdict"] == "pass"
@@ -102,7 +102,7 @@ def test_a_rollout_under_way_is_no_drift_and_one_left_half_way_is(
     shown = eos.run("drift", "--exit-code", expect=FOUND).stdout  # line_in_log has killed it
     assert "no controller carries it out" in shown
     assert "eos rollout resume" in shown
-    eos.run("apply", plan)
+    eos.run("apply", "--plan", plan)
     eos.run("drift", "--exit-code")
 
 

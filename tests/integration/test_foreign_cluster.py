@@ -256,7 +256,7 @@ def test_a_worker_that_a_roll_left_down_is_named_by_the_next_plan_and_started(fo
     """The machine went down, or somebody has killed the helper as well."""
     target = foreign.other_mode()
     first = str(foreign.plan(target)["hash"])
-    foreign.eos("cut off", "apply", first, expect=-signal.SIGKILL)
+    foreign.eos("cut off", "apply", "--plan", first, expect=-signal.SIGKILL)
     down = [worker.worker_id for worker in foreign.look().workers if not worker.is_running]
     assert len(down) == 1
 
@@ -270,7 +270,7 @@ def test_a_worker_that_a_roll_left_down_is_named_by_the_next_plan_and_started(fo
     assert str(foreign.start_script) in shown
     assert "canary" not in shown
 
-    foreign.eos("never", "apply", str(plan["hash"]))
+    foreign.eos("never", "apply", "--plan", str(plan["hash"]))
     assert foreign.modes() == {target}
     last = read_journal(foreign.cluster.kafka, "orders").last_of(str(plan["hash"]))
     assert last is not None

@@ -193,10 +193,10 @@ def test_in_one_step_and_up_again(
     assert "eos offsets drop-own owned" in refused
     assert "runs Kafka Connect 3.2.3" in refused
     topics = Topics(lab.cluster().kafka)
-    plan = json.loads(eos.run("offsets", "drop-own", "owned", "--json").stdout)
+    plan = json.loads(eos.run("offsets", "drop-own", "owned", "--json", expect=3).stdout)["plan"]
     assert topics.is_there("owned-offsets"), "a plan deletes nothing"
-    done = json.loads(eos.run("offsets", "drop-own", "owned", "--hash", plan["hash"], "--json").stdout)
-    assert done["deleted"]
+    done = json.loads(eos.run("offsets", "drop-own", "owned", "--plan", plan["hash"], "--json").stdout)
+    assert done["report"]["deleted"]
     (change,) = json.loads(eos.run("changes", "list", "--json").stdout)
     assert change["done"] == ["configure", "delete"], "between the two its tasks begin anew"
     assert not topics.describe(["owned-offsets"])

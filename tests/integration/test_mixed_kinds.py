@@ -110,6 +110,6 @@ def test_a_cluster_of_a_process_a_program_and_a_worker_over_ssh_is_rolled(
         eos = eos_of(lab, tmp_path)
         described = ("--cluster", str(file))
         plan = eos.run("plan", "--to", "preparing", "--json", *described)
-        eos.run("apply", yaml.safe_load(plan.stdout)["hash"], *described)
+        eos.run("apply", "--plan", yaml.safe_load(plan.stdout)["hash"], *described)
         assert modes() == [Mode.PREPARING] * 3
         assert not [*state.rglob("*.restart"), *(Path.home() / ".local/state").rglob("*mixed*.restart")]

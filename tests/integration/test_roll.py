@@ -93,7 +93,7 @@ def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Any, in_
     edited.write_bytes(original + b"# edited since\n")
     before = files(lab), pids(lab)
     try:
-        refusal = eos.run("apply", plan, expect=REFUSED)
+        refusal = eos.run("apply", "--plan", plan, expect=REFUSED)
         assert f"the configuration of {lab.cluster().workers[1].worker_id} was edited" in refusal.stderr
         assert (files(lab), pids(lab)) == before
     finally:
@@ -116,7 +116,7 @@ def test_a_worker_that_does_not_start_in_the_new_mode_is_put_back(
     before = files(lab)
     described = ("--cluster", str(guarded))  # what starts a worker is part of the plan
     plan = json.loads(eos.run("plan", "--to", Mode.PREPARING, "--json", *described).stdout)["hash"]
-    failure = eos.run("apply", plan, *described, expect=GATE_FAILED)
+    failure = eos.run("apply", "--plan", plan, *described, expect=GATE_FAILED)
     assert "preparing is not allowed" in failure.stderr
     assert "its former configuration is back, and it runs with it as a healthy member" in failure.stderr
     assert files(lab) == before
@@ -131,12 +131,12 @@ def test_a_stopped_worker_stays_stopped_and_joins_in_the_new_mode(
     made_before = eos.plan(Mode.PREPARING)
     before = starts(lab)
     lab.stop_worker(1)
-    moved = eos.run("apply", made_before, "--allow-downtime", expect=REFUSED)
+    moved = eos.run("apply", "--plan", made_before, "--allow-downtime", expect=REFUSED)
     assert f"mode of {stopped}: disabled, now stopped" in moved.stderr
 
     plan = json.loads(eos.run("plan", "--to", Mode.PREPARING, "--allow-downtime", "--json").stdout)
     assert {worker["worker_id"]: worker["mode"] for worker in plan["workers"]} == {runs: "disabled", stopped: "stopped"}
-    eos.run("apply", plan["hash"], "--allow-downtime")
+    eos.run("apply", "--plan", plan["hash"], "--allow-downtime")
     assert starts(lab) == {runs: before[runs] + 1, stopped: before[stopped]}
     assert lab.worker_process(1) is None
     assert parse(files(lab)[stopped])[MODE_PROPERTY] == "preparing"
@@ -179,7 +179,7 @@ def roll_up_with_a_fenced_task(lab: Lab, eos: Any) -> str:
 
     :returns: the progress from then on.
     """
-    roll = eos.start("apply", eos.plan(Mode.ENABLED))
+    roll = eos.start("apply", "--plan", eos.plan(Mode.ENABLED))
     with eos.line_in_log(roll, r"gate passed") as line, eos.line_in_log(roll, r"stopping pid"):
         enabled = next(worker for worker in lab.cluster().workers if f"{worker.worker_id}: gate passed" in line)
         with eos.suspended(roll), ConnectRest(enabled.url, retry_seconds=20) as rest:
@@ -218,7 +218,7 @@ def test_a_failing_gate_puts_the_workers_file_back_and_stops(
         wait_for("doomed runs again", lambda: states(rest, "doomed") == ["RUNNING"])
     before = files(lab)
     try:
-        failure = eos.run("apply", plan, "--gate-timeout", "30", expect=GATE_FAILED)
+        failure = eos.run("apply", "--plan", plan, "--gate-timeout", "30", expect=GATE_FAILED)
         assert "task doomed-0 is FAILED" in failure.stderr
         put_back = re.search(r"(\S+) did not pass its gate", failure.stderr)
         assert put_back is not None

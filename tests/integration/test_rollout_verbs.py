@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import time
 from collections.abc import Callable
@@ -71,13 +72,15 @@ from_disabled = pytest.mark.usefixtures("in_disabled")
 def test_a_killed_roll_is_closed_by_abort_and_held_by_pause(lab: Lab, eos: Any) -> None:
     """No controller carries it out: abort closes it at once, a pause waits for the one that takes it up."""
     plan = eos.plan(Mode.PREPARING)
-    kill_in_mid_roll(eos, plan)
+    kill_in_mid_roll(eos, "--plan", plan)
     assert json.loads(eos.run("rollout", "show", "--json").stdout)["state"] == "interrupted"
     assert json.loads(eos.run("rollout", "pause", "--json").stdout)["answered"] is False
     before = pids(lab)
-    assert "asked for pause" in eos.run("apply", plan, expect=PAUSED).stderr
+    assert "asked for pause" in eos.run("apply", "--plan", plan, expect=PAUSED).stderr
     assert pids(lab) == before
-    kill_in_mid_roll(eos, plan)  # applied after the answer, it goes on
+    refused = eos.run("apply", expect=REFUSED).stderr  # it offers the plan of the unfinished rollout
+    assert shlex.split(refused.splitlines()[-1].partition(":  ")[2]) == ["eos", "apply", "--plan", plan[:12]]
+    kill_in_mid_roll(eos, "--yes")  # applied after the answer, it goes on
     assert json.loads(eos.run("rollout", "abort", "--json").stdout)["state"] == "aborted"
     assert pids(lab) == before
     assert modes(lab) == {Mode.DISABLED}
@@ -86,7 +89,7 @@ def test_a_killed_roll_is_closed_by_abort_and_held_by_pause(lab: Lab, eos: Any) 
 @from_disabled
 def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: Lab, eos: Any) -> None:
     original = files(lab)
-    first = eos.start("apply", eos.plan(Mode.PREPARING), "--reason", "exactly once")
+    first = eos.start("apply", "--plan", eos.plan(Mode.PREPARING), "--reason", "exactly once")
     answer, errors = answer_in_the_first_restart(eos, first, "pause", "lunch")
     assert first.returncode == PAUSED, errors
     assert "asked for pause: lunch" in errors
@@ -98,7 +101,7 @@ def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: L
     assert (answer["state"], answer["answered"], answer["half_done"]) == ("paused", True, list(through))
 
     no_other_change_begins(lab, eos, answer["rollout_id"])
-    report = json.loads(eos.run("rollout", "resume", "--json").stdout)
+    report = json.loads(eos.run("rollout", "resume", "--json").stdout)["report"]
 
     assert report["resumed"] is True
     assert modes(lab) == {Mode.PREPARING}
@@ -114,8 +117,8 @@ def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: L
         assert any("placement" in line for line in worker["evidence"]), "the gate's evidence is not kept"
     assert "lunch" in eos.run("rollout", "show").stdout
 
-    proposed = json.loads(eos.run("rollout", "undo", "--json").stdout)
-    assert proposed["target"] == "disabled"
+    proposed = json.loads(eos.run("rollout", "undo", "--json", expect=REFUSED).stdout)
+    assert (proposed["plan"]["target"], proposed["applied"]) == ("disabled", False)
     assert modes(lab) == {Mode.PREPARING}, "the way back was gone without being asked for"
     eos.run("rollout", "undo", "--yes")
     assert modes(lab) == {Mode.DISABLED}
@@ -140,7 +143,7 @@ def test_a_roll_aborted_from_airflow_stops_where_it_is_and_is_never_taken_up(
     extra = {"bootstrap_servers": lab.bootstrap_servers, "group_id": lab.group_id, "workers": workers}
     connection = json.dumps({"conn_type": "kafka_connect", "extra": extra})
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_CONNECT_DEFAULT", connection)
-    first = eos.start("apply", eos.plan(Mode.PREPARING))
+    first = eos.start("apply", "--plan", eos.plan(Mode.PREPARING))
     closed, errors = closed_in_the_first_restart(eos, first)
     assert first.returncode == PAUSED, errors
     assert "asked for abort: wrong cluster" in errors
@@ -161,7 +164,7 @@ def test_a_roll_aborted_from_airflow_stops_where_it_is_and_is_never_taken_up(
 @from_disabled
 def test_an_unknown_member_that_joins_in_mid_roll_pauses_it(lab: Lab, eos: Any) -> None:
     plan = eos.plan(Mode.PREPARING)
-    first = eos.start("apply", plan)
+    first = eos.start("apply", "--plan", plan)
     with eos.line_in_log(first, r"stopping pid"):
         with eos.suspended(first):
             unknown = lab.add_worker(listed=False)  # healthy, so it has joined
@@ -173,7 +176,7 @@ def test_an_unknown_member_that_joins_in_mid_roll_pauses_it(lab: Lab, eos: Any) 
     finally:
         lab.stop_worker(unknown)
     once_whole(lab)
-    eos.run("apply", plan)
+    eos.run("apply", "--plan", plan)
     assert modes(lab) == {Mode.PREPARING}
 
 
@@ -236,8 +239,8 @@ def no_other_change_begins(lab: Lab, eos: Any, rollout_id: str) -> None:
         rest.delete(name)
 
 
-def kill_in_mid_roll(eos: Any, plan: str) -> None:
-    process = eos.start("apply", plan)
+def kill_in_mid_roll(eos: Any, *options: str) -> None:
+    process = eos.start("apply", *options)
     with eos.line_in_log(process, r"checks pass"):
         process.send_signal(signal.SIGKILL)
 

@@ -187,11 +187,11 @@ def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
 
 
 def plan(eos: Any, to: Mode) -> str:
-    return str(json.loads(eos.run("plan", "--to", to, "--allow-downtime", "--json").stdout)["hash"])
+    return str(json.loads(eos.run("plan", "--to", to, "--allow-downtime", "--json").stdout)["report"]["hash"])
 
 
 def modes_after_roll(eos: Any, to: Mode) -> list[str]:
-    report = json.loads(eos.run("apply", plan(eos, to), "--allow-downtime", "--json").stdout)
+    report = json.loads(eos.run("apply", "--plan", plan(eos, to), "--allow-downtime", "--json").stdout)["report"]
     return [worker["mode"] for worker in report["workers"]]
 
 

@@ -102,7 +102,7 @@ def test_a_roll_leaves_a_worker_the_time_that_its_requests_and_then_its_tasks_ta
     with load_on(lab, "load") as load:
         plan = json.loads(eos.run("plan", "--to", Mode.PREPARING, "--allow-downtime", "--json").stdout)["hash"]
         with a_request_in_flight(lab):
-            done = eos.run("apply", plan, "--allow-downtime", "--json")
+            done = eos.run("apply", "--plan", plan, "--allow-downtime", "--json")
         seen = load.compared()
     assert "was killed" not in done.stderr
     assert seen.exactly_once, seen

@@ -78,7 +78,7 @@ class Soak:
         self._start_missing()
 
     def _apply(self, plan: str, *, kill: bool) -> int:
-        process = self._eos.start("apply", plan)
+        process = self._eos.start("apply", "--plan", plan)
         try:
             if kill:
                 self._kill_someone(process)

@@ -275,7 +275,7 @@ def test_the_controllers_own_machine_dies_in_mid_roll_and_another_one_goes_on(
 
     with load_on(lab, "dead-machine") as load:
         plan = json.loads(here.run("plan", "--to", "enabled", "--json", *described).stdout)["hash"]
-        first = there.start("apply", plan, *SHORT_LEASE)
+        first = there.start("apply", "--plan", plan, *SHORT_LEASE)
         with on(machine), here.line_in_log(first, "gate passed"):
             machine.power_off()
             assert first.wait(30) != 0
@@ -286,13 +286,13 @@ def test_the_controllers_own_machine_dies_in_mid_roll_and_another_one_goes_on(
         assert len(passed) == 1
 
         assert not lease().owner.is_proven_dead
-        refusal = here.run("apply", plan, *SHORT_LEASE, *described, expect=REFUSED)
+        refusal = here.run("apply", "--plan", plan, *SHORT_LEASE, *described, expect=REFUSED)
         assert f"on {machine.name}" in refusal.stderr
         assert "Its lease runs until" in refusal.stderr
 
         lab.start_worker(0)
         until(lambda: not lease().is_held(time.time()), "the end of the dead controller's lease", seconds=120)
-        report = json.loads(here.run("apply", plan, *SHORT_LEASE, *described, "--json").stdout)
+        report = json.loads(here.run("apply", "--plan", plan, *SHORT_LEASE, *described, "--json").stdout)["report"]
         enabled_at = int(time.time() * 1000)
         assert report["resumed"] is True
         assert report["rollout_id"] == rollout.rollout_id

@@ -81,7 +81,7 @@ def test_each_command_of_start_here_does_what_the_page_says(folder: Path) -> Non
     planned = reader.types(plan)
     (of_the_page,) = _HASH_OF_THE_PAGE.findall(apply)
     assert "preparing" in planned
-    own = re.search(r"eos apply (\w+)", planned)
+    own = re.search(r"eos apply --plan (\w+)", planned)
     assert own is not None, planned
     reader.types(apply.replace(of_the_page, own[1]))
     prepared = reader.types(again)

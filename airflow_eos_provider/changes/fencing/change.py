@@ -41,8 +41,8 @@ class FencingRequest:
         "Only connectors whose fencing round is due or has failed.", False, title="Pending rounds only"
     )
     config_topic: str = option("The workers' config.storage.topic; default: as their files say.", "")
-    wait: float = option(
-        "How long Connect has for its own round, and for its tasks.", 180.0, metavar="SECONDS", least=1.0, looks=False
+    timeout: float = option(
+        "How long to wait for Connect's own round and for its tasks.", 180.0, metavar="SECONDS", least=1.0, looks=False
     )
 
 
@@ -120,7 +120,7 @@ class Fencing(Change[FencingRequest]):
         from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
 
         topic = read_worker_files(session.cluster).common(CONFIGS, request["config_topic"])
-        return Fencer(session, topic, report=report, wait_seconds=request["wait"])
+        return Fencer(session, topic, report=report, wait_seconds=request["timeout"])
 
 
 FENCING = Fencing()

@@ -163,7 +163,7 @@ class _Cluster:
             raise UnreachableError(
                 f"No executor of {self._name} has run a task within {seconds:.0f} s.",
                 remedy="Check that the cluster has cores and memory to spare, that its machines reach this one "
-                "(spark.driver.host, spark.driver.port), and what its own log says; or give more --seconds.",
+                "(spark.driver.host, spark.driver.port), and what its own log says; or raise --timeout.",
             )
 
     def _run(self, seconds: float) -> None:

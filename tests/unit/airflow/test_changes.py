@@ -29,6 +29,7 @@ from airflow_eos_provider.changes import engine
 from airflow_eos_provider.changes.change import MOST_LINES, Change, Plan, kind_of, options, read_request
 from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.cli import change as commands_of_changes
+from airflow_eos_provider.cli import confirm
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
@@ -164,7 +165,7 @@ def test_without_a_terminal_nothing_is_changed_and_the_command_that_does_it_is_n
 ) -> None:
     done = run(change)
     assert code(done) == 3
-    assert "Nothing changed, pass --yes or --plan HASH" in str(done.exception)
+    assert "Nothing changed. Pass --yes or --plan HASH" in str(done.exception)
     assert f"eos {change.name}" in str(done.exception)
     assert f"--plan {stage.plan.short_hash}" in str(done.exception)
     assert "do this" in done.stdout
@@ -191,7 +192,7 @@ def test_yes_is_not_enough_where_the_plan_needs_its_hash(change: Change[Any], st
     stage.plan = replace(stage.plan, needs_hash="It cannot be undone.")
     done = run(change, "--yes")
     assert code(done) == 3
-    assert "pass --plan HASH: It cannot be undone." in str(done.exception)
+    assert "Pass --plan HASH: It cannot be undone." in str(done.exception)
     assert stage.applied == []
     assert code(run(change, "--plan", stage.plan.short_hash)) == 0
     assert stage.applied == [stage.plan]
@@ -199,7 +200,7 @@ def test_yes_is_not_enough_where_the_plan_needs_its_hash(change: Change[Any], st
 
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_on_a_terminal_it_asks(change: Change[Any], stage: Stage, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands_of_changes, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(confirm, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     for more in ([], ["--json"]):
         done = CliRunner().invoke(app, [*change.name.split(), *first_example(change), *more], input=answer)
         assert "Do it?" in done.stderr

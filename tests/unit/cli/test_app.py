@@ -7,9 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from rich.text import Text
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from airflow_eos_provider.cli import common
@@ -75,6 +76,12 @@ def test_an_unknown_command_is_answered_with_a_similar_one() -> None:
     assert "'status'" in ended.output
 
 
+def named(command: list[str]) -> Any:
+    """The command of these words."""
+    found = load(command[0]) if command else get_command(app)
+    return found.commands[command[1]] if command[1:] else found
+
+
 def leaves() -> Iterator[list[str]]:
     for name in COMMANDS:
         command = load(name)
@@ -115,15 +122,21 @@ def test_verbose_shows_what_the_clients_log(tmp_path: Path) -> None:
         process.kill()
 
 
-@pytest.mark.parametrize("command", leaves(), ids=" ".join)
-def test_no_words_of_a_help_are_taken_for_markup(command: list[str]) -> None:
-    """``[default: 3]`` once was, and nobody saw the default."""
-    found = load(command[0])
-    for name in command[1:]:
-        found = found.commands[name]
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("command", [[], *map(list, [[name] for name in COMMANDS]), *leaves()], ids=" ".join)
+def test_a_help_fits_the_terminal_and_cuts_no_word(command: list[str], width: int) -> None:
+    shown = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": str(width)}).output.partition("Examples:")[0]
 
-    for text in [found.help, *(param.help for param in found.params if hasattr(param, "help"))]:
-        assert Text.from_markup(text or "").plain == (text or "")
+    assert [line for line in shown.splitlines() if len(line) > width] == []
+    assert "<bool>" not in shown
+    found = named(command)
+    helps = [
+        found.help,
+        *(each.help for each in found.params),
+        *(each.summary for each in COMMANDS.values() if not command),
+    ]
+    whole = "".join(shown.split())
+    assert [text for text in helps if "".join((text or "").split()) not in whole] == []
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_in_words() -> None:
 
     assert ended.exit_code == 0
     assert "kafka-python ≥ 3.0.12, < 3.1  (driver and executors)" in ended.stdout
-    assert "Executors were not looked at" in ended.stdout
+    assert "Executors were not checked" in ended.stdout
 
 
 def test_brokers_that_do_not_answer_end_with_1(monkeypatch: pytest.MonkeyPatch) -> None:

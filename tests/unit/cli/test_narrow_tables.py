@@ -49,11 +49,13 @@ def test_a_plan(width: int, capsys: Capture) -> None:
     downtime = tuple(replace(each, worker_id=hosts[each.worker_id]) for each in made.task_downtime)
     made = replace(made, group_id=f"group-of-{CONNECTOR}", workers=workers, task_downtime=downtime)
 
-    plan_apply.show(made, command := "eos apply 3f1c09ab77d2 --cluster /etc/kafka/clusters/production/orders/eos.yaml")
+    plan_apply.show(
+        made, [note := "a note that is longer than a line of the terminal and so must not be folded or cut"]
+    )
 
     printed = capsys.readouterr().out
     rows_of(printed, width, *hosts.values())
-    assert f"To do it:  {command}\n" in printed
+    assert f"{note}\nPlan {made.short_hash}\n" in printed
     assert f"group-of-{CONNECTOR}: disabled -> preparing" in printed
 
 

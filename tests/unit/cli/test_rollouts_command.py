@@ -59,6 +59,7 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
     monkeypatch.setattr(rollouts, "load_cluster", lambda _: described)
     monkeypatch.setattr(rollouts, "read_journal", made.read)
     monkeypatch.setattr(rollouts, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(rollouts, "_sleep", lambda _: None)
     return made
 
 
@@ -110,7 +111,7 @@ def test_wait_ends_with_the_rollout_or_with_its_time(journal: Journal, states: s
     assert ended.output == f"Rollout {ID} is {journal.states[-1]}.\n"
 
 
-@pytest.mark.parametrize("command", ["wait", "show --watch"])
+@pytest.mark.parametrize("command", ["wait", "show --watch 1"])
 def test_every_look_is_with_the_same_clients_which_are_closed_at_the_end(journal: Journal, command: str) -> None:
     journal.states = [RolloutState(state) for state in ("running", "running", "running", "done")]
 
@@ -149,7 +150,7 @@ def test_a_controller_that_is_gone_may_have_written_the_end_after_it_was_read(
 def test_show_watches_until_the_rollout_ends_and_prints_what_has_changed_only(journal: Journal) -> None:
     journal.states = [RolloutState.RUNNING, RolloutState.RUNNING, RolloutState.DONE]
 
-    shown = call("show", "--watch").output
+    shown = call("show", "--watch", "1").output
 
     assert [line for line in shown.splitlines() if line.startswith("Rollout")] == [
         f"Rollout {ID} is running",

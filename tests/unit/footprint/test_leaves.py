@@ -109,7 +109,7 @@ def test_every_command_with_a_hash_is_among_those_that_write_the_journal_or_stan
     with_hash = {
         path.removeprefix("eos ")
         for path, command in commands(eos())
-        if any("--hash" in parameter.opts for parameter in command.params)
+        if any({"--hash", "--plan"} & set(parameter.opts) for parameter in command.params)
     }
     assert with_hash - set(JOURNALLED) == {"acl grant", "acl revoke", "uninstall"}
 

@@ -97,7 +97,7 @@ def hostile_plan(cluster: Any) -> Plan:
 
 def test_a_plan(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
     plan = hostile_plan(cluster)
-    plan_apply.show(plan, "eos apply x")
+    plan_apply.show(plan, [HOSTILE])
     require_data(capsys.readouterr().out, 4)
     assert all(line.isprintable() for line in plan.markdown().split("\n"))
 

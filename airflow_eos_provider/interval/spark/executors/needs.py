@@ -180,7 +180,7 @@ def coverage_check(seen: Collection[str], registered: Collection[str] | None, wa
             "executors",
             Verdict.INCONCLUSIVE,
             f"{count}{len(registered or ())} executors answered; not {', '.join(unseen)}",
-            "They may be busy with other tasks: raise --seconds.",
+            "They may be busy with other tasks: raise --timeout.",
         )
     if wanted is not None and len(seen) < wanted:
         return Check(
@@ -188,7 +188,7 @@ def coverage_check(seen: Collection[str], registered: Collection[str] | None, wa
             "executors",
             Verdict.INCONCLUSIVE,
             f"{count}{wanted} executors have registered",
-            "Find out why the other executors do not start, or raise --seconds.",
+            "Find out why the other executors do not start, or raise --timeout.",
         )
     whole = "all registered ones" if registered is not None else "all that ran a task"
     return Check("cluster", "executors", Verdict.PASS, f"{len(seen)} checked, {whole}")

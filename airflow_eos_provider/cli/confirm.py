@@ -1,0 +1,69 @@
+"""How a person or a script confirms a plan: the same for every command that changes something."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from airflow_eos_provider.data_text import visible
+from airflow_eos_provider.errors import NothingDoneError
+from airflow_eos_provider.plan_hash import MIN_HASH_LENGTH
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PlanOption = Annotated[
+    str | None,
+    typer.Option(
+        "--plan",
+        metavar="HASH",
+        help=f"Apply the plan only if it has this hash ({MIN_HASH_LENGTH} or more digits).",
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.")]
+
+#: Part of the help of each command that asks.
+CONFIRMATION = (
+    "Shows the plan and its hash, then asks. --yes applies what it shows; --plan HASH applies only that plan. Without "
+    "a terminal and without either it changes nothing and ends with exit code 3."
+)
+
+
+def asks(command: F) -> F:
+    """Say in the command's help how it asks."""
+    command.__doc__ = f"{inspect.getdoc(command)}\n\n{CONFIRMATION}"
+    return command
+
+
+def command_of(words: Iterable[str], plan_hash: str, cluster: Path | None) -> str:
+    """The command that applies this plan, and no other.
+
+    :param words: the command with its other options.
+    :param cluster: the cluster file that was named; None if the default was found.
+    """
+    return shlex.join([*words, "--plan", plan_hash, *(["--cluster", str(cluster)] if cluster is not None else [])])
+
+
+def refusal(
+    question: str, command: str, show: Callable[[], object] | None = None, needs_hash: str = ""
+) -> NothingDoneError | None:
+    """Ask on a terminal whether to apply a plan.
+
+    :param command: applies this plan.
+    :param show: prints the plan on standard error, if standard output is for a script.
+    :param needs_hash: why ``--yes`` is not enough; empty if it is.
+    :returns: why the plan is not applied; None if it is.
+    """
+    if not sys.stdin.isatty():
+        how = f"--plan HASH: {needs_hash}" if needs_hash else "--yes or --plan HASH."
+        return NothingDoneError(f"Nothing changed. Pass {how}", remedy=f"Apply this plan:  {command}")
+    if show is not None:
+        show()
+    if typer.confirm(visible(question), err=True):
+        return None
+    return NothingDoneError("Nothing changed: you did not confirm the plan.")
