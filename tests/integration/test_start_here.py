@@ -1,12 +1,9 @@
-"""*Start here*, walked through by a fresh reader: each command of the page in its order, and what the page says of it.
-
-The first of them, the demo, is run by ``tests/system/test_demo.py``, which also looks that it has the parts that the
-page names.
-"""
+"""The first tutorial, walked through by a fresh reader on a terminal: each command of the page, in its order."""
 
 from __future__ import annotations
 
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -19,18 +16,17 @@ from airflow_eos_provider.lab.ownership import own_processes
 from airflow_eos_provider.lab.teardown import take_down
 from tests.reference import DOCS
 
-PAGE = (DOCS / "start-here.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "tutorials" / "upgrade-a-lab-cluster.md").read_text(encoding="utf-8")
 
-_HASH_OF_THE_PAGE = re.compile(r"\b[0-9a-f]{12}\b")
 _FENCE = re.compile(r"^```\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 #: What a fresh reader has typed at most, each command with a limit of its own, seconds.
 COMMAND_SECONDS = 900
 
 
-def commands_of_the_page() -> list[str]:
-    """Every line of its blocks, without what is said behind it."""
-    return [line.partition("#")[0].strip() for block in _FENCE.findall(PAGE) for line in block.splitlines() if line]
+def blocks_of_the_page() -> list[list[str]]:
+    """The commands of each of its blocks."""
+    return [block.splitlines() for block in _FENCE.findall(PAGE)]
 
 
 class Reader:
@@ -40,12 +36,15 @@ class Reader:
         self._folder = folder
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("EOS_CLUSTER")}
 
-    def types(self, command: str) -> str:
-        """What the command prints; it succeeds."""
+    def types(self, command: str, *, answer: str = "") -> str:
+        """What the command prints; it succeeds. Standard input is a terminal, on which the answer is typed."""
         assert command.startswith("uv run eos "), command
         program, *arguments = [str(Path(sys.executable).with_name("eos")), *command.split()[3:]]
+        person, terminal = pty.openpty()
+        os.write(person, f"{answer}\n".encode())
         done = subprocess.run(
             [program, *arguments],
+            stdin=terminal,
             cwd=self._folder,
             env={**self._environment, "COLUMNS": "200"},
             capture_output=True,
@@ -53,6 +52,8 @@ class Reader:
             timeout=COMMAND_SECONDS,
             check=False,
         )
+        os.close(person)
+        os.close(terminal)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
@@ -65,9 +66,8 @@ def folder(tmp_path: Path, guard: Callable[[Path], None]) -> Iterator[Path]:
     take_down(lab)
 
 
-def test_each_command_of_start_here_does_what_the_page_says(folder: Path) -> None:
-    demo, up, status, *roll = commands_of_the_page()
-    assert demo == "uv run eos demo"
+def test_each_command_of_the_tutorial_does_what_the_page_says(folder: Path) -> None:
+    (up, status), (plan,), (apply,), (again, enabled), history, found, (back, undo, down) = blocks_of_the_page()
     reader = Reader(folder)
 
     reader.types(up)
@@ -77,16 +77,17 @@ def test_each_command_of_start_here_does_what_the_page_says(folder: Path) -> Non
         assert named in shown, named
     assert "Nothing to worry about was found." in shown, shown
 
-    plan, apply, again, further, down = roll
     planned = reader.types(plan)
-    (of_the_page,) = _HASH_OF_THE_PAGE.findall(apply)
-    assert "preparing" in planned
-    own = re.search(r"eos apply --plan (\w+)", planned)
-    assert own is not None, planned
-    reader.types(apply.replace(of_the_page, own[1]))
-    prepared = reader.types(again)
-    assert prepared.count("preparing") >= 2
-    assert "enabled" in reader.types(further)
+    assert "disabled -> preparing" in planned
+    command = planned.rstrip().splitlines()[-1]
+    assert re.search(r"eos apply --plan \w+$", command), command
+    assert "Roll group" in reader.types(apply, answer="y")
+    assert "to enabled?" in reader.types(again, answer="y")
+    assert reader.types(enabled).count("enabled") >= 2
+    for line in (*history, *found):
+        reader.types(line)
+    assert "enabled -> disabled" in reader.types(back)
+    assert "to disabled?" in reader.types(undo, answer="y")
     reader.types(down)
     assert own_processes(folder / ".eos" / "lab" / "default", None) == []
     assert not (folder / ".eos" / "lab" / "default").exists()
