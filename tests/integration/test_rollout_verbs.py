@@ -79,7 +79,8 @@ def test_a_killed_roll_is_closed_by_abort_and_held_by_pause(lab: Lab, eos: Any) 
     assert "asked for pause" in eos.run("apply", "--plan", plan, expect=PAUSED).stderr
     assert pids(lab) == before
     refused = eos.run("apply", expect=REFUSED).stderr  # it offers the plan of the unfinished rollout
-    assert shlex.split(refused.splitlines()[-1].partition(":  ")[2]) == ["eos", "apply", "--plan", plan[:12]]
+    offered = shlex.split(refused.splitlines()[-1].partition(":  ")[2])
+    assert offered == ["eos", "apply", "--plan", plan[:12], "--cluster", str(lab.cluster_file)]
     kill_in_mid_roll(eos, "--yes")  # applied after the answer, it goes on
     assert json.loads(eos.run("rollout", "abort", "--json").stdout)["state"] == "aborted"
     assert pids(lab) == before
