@@ -94,9 +94,10 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos acl revoke": _ACL_CHANGE,
     "eos topics check": [("", "connect/topics/topic_checks.py:TopicsLook.to_dict")],
     "eos topics create": [
-        ("", "cli/topics.py:create"),
-        ("changes[].", "connect/topics/topic_checks.py:Change.to_dict"),
-        ("findings[].", "connect/topics/topic_checks.py:Finding.to_dict"),
+        *_CHANGE,
+        ("plan.content.changes[].", "connect/topics/topic_checks.py:TopicChange.to_dict"),
+        ("report.", "changes/topics/change.py:TopicsReport.to_dict"),
+        ("report.findings[].", "connect/topics/topic_checks.py:Finding.to_dict"),
     ],
     "eos topics list": [
         ("", "cli/topics_list.py:list_"),

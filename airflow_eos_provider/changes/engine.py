@@ -44,6 +44,7 @@ def carry_out(
     :param actor: who does it, for the journal; and why.
     :param take_over: fence another controller before its lease ends.
     :param as_found: carry out the plan that is made under the lease, even if it differs; its lines are reported.
+        One that needs its hash is refused then.
     :param report: receives one line of progress at a time.
     :raises PlanMovedError: another plan would be made now. Nothing was done.
     :raises LeaseHeldError: another controller is at work.
@@ -56,7 +57,7 @@ def carry_out(
         now = change.plan(session, read_request(change.request, plan.request))
         if now.hash == plan.hash:
             return plan
-        if not as_found:
+        if not as_found or now.needs_hash:
             now.require(plan.hash)
         report(f"The plan has changed; it is {now.short_hash} now.")
         for line in now.lines or (now.nothing,):

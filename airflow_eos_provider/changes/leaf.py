@@ -83,3 +83,13 @@ LEDGER = Leaf(
     End.LEDGERS,
     "an interval that is run again is then written again, for nothing says that it is complete",
 )
+
+#: Left by every change that creates or mends them.
+INTERNAL_TOPICS = Leaf(
+    Where.CONNECT,
+    "internal topics and their settings",
+    (),
+    "topics that Connect needs, as a worker creates them",
+    End.STAYS,
+    "no command removes a topic of Connect's but 'eos offsets drop-own', with its own plan",
+)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -111,9 +112,9 @@ def apply_command(change: Change[Any]) -> Callable[..., None]:
             raise error
 
     lease = {"reason": (ReasonOption, ""), "take_over": (TakeOverOption, False)} if change.takes_lease else {}
-    return _with_parameters(
+    return with_options(
         run,
-        change,
+        change.request,
         f"{change.summary}\n\n{change.details}\n\n{CONFIRMATION}",
         {"plan": (PlanOption, None), "yes": (YesOption, False), **lease},
     )
@@ -129,39 +130,44 @@ def list_command(change: Change[Any]) -> Callable[..., None]:
             for line in look.lines(output is Output.WIDE):
                 console.print(line, soft_wrap=True)
 
-    return _with_parameters(run, change, "", {}, for_look=True)
+    return with_options(run, change.request, for_look=True)
 
 
 def _described(change: Change[Any], cluster: Path | None) -> ConnectCluster:
     return ConnectCluster.of_brokers(load_kafka(cluster)) if change.brokers_only else load_cluster(cluster)
 
 
-def _with_parameters(
+def with_options(
     run: Callable[..., None],
-    change: Change[Any],
-    help: str,
-    more: dict[str, tuple[Any, Any]],
+    request: type,
+    help: str = "",
+    more: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
     *,
     for_look: bool = False,
 ) -> Callable[..., None]:
-    """The function with the fields of the request as its parameters, as Typer reads them."""
+    """A command whose options are the fields of a request; the function takes each by its name.
+
+    :param help: of the command; empty: the function's docstring.
+    :param more: further options: their annotation and default.
+    :param for_look: only the fields that a look takes.
+    """
     common = {"cluster": (ClusterOption, None), "output": (OutputOption, None), "as_json": (JsonOption, False)}
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in {**_of_request(change, for_look=for_look), **more, **common}.items()
+        for name, (annotation, default) in {**_of_request(request, for_look=for_look), **more, **common}.items()
     ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
-    run.__doc__ = help or None
+    run.__doc__ = help or run.__doc__
     return run
 
 
-def _of_request(change: Change[Any], *, for_look: bool) -> dict[str, tuple[Any, Any]]:
+def _of_request(request: type, *, for_look: bool) -> dict[str, tuple[Any, Any]]:
     found: dict[str, tuple[Any, Any]] = {}
-    for name, (option, each) in options(change.request).items():
+    for name, (option, each) in options(request).items():
         if for_look and not option.looks:
             continue
-        kind = kind_of(change.request, name)
+        kind = kind_of(request, name)
         is_required = each.default is MISSING
         annotation: Any = list[str] if kind is tuple else kind
         if not is_required and kind is not bool and each.default in ((), "", None):

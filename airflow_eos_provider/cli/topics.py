@@ -1,48 +1,25 @@
-"""``eos topics``: a group's internal topics checked, created and mended."""
+"""``eos topics``: a group's internal topics listed, checked, created and mended."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
-from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 from rich.text import Text
 
-from airflow_eos_provider.cli.common import (
-    ClusterOption,
-    HashOption,
-    JsonOption,
-    ReasonOption,
-    TakeOverOption,
-    YesOption,
-    actor,
-    console,
-    load_cluster,
-    report_line,
-    require_enough_digits,
-    table,
-    width_for,
-)
+from airflow_eos_provider.changes.change import read_request
+from airflow_eos_provider.changes.topics.change import CREATE_TOPICS, TopicsRequest
+from airflow_eos_provider.changes.topics.look import InternalTopicsClient
+from airflow_eos_provider.cli.change import add_apply, with_options
+from airflow_eos_provider.cli.common import console, load_cluster, table, width_for
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.topics_list import list_
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.topics.topic_checks import (
-    CLEANUP,
-    IN_SYNC,
-    Finding,
-    TopicPlan,
-    TopicsLook,
-    findings,
-    plan_of,
-)
-from airflow_eos_provider.errors import RefusedError
-from airflow_eos_provider.journal.change import change_journal
-from airflow_eos_provider.offsets.internal_topics.create import create_topics
-from airflow_eos_provider.offsets.internal_topics.look import Given, InternalTopicsClient
-from airflow_eos_provider.output import OutputOption, print_document
+from airflow_eos_provider.connect.topics.topic_checks import CLEANUP, IN_SYNC, Finding, TopicsLook, findings
+from airflow_eos_provider.output import Output, print_document
 
 topics_app = typer.Typer(
     no_args_is_help=True,
@@ -50,41 +27,17 @@ topics_app = typer.Typer(
     help="Internal topics of the group: list, check and create them.",
 )
 
-OwnTopicOption = Annotated[
-    list[str] | None,
-    typer.Option("--own-topic", help="Also this topic, which a connector is to have as its own; may be repeated."),
-]
-PartitionsOption = Annotated[
-    int | None,
-    typer.Option("--partitions", min=1, help="Of offsets topics; default: as the workers' files say, else 25."),
-]
-ReplicasOption = Annotated[
-    int | None,
-    typer.Option("--replication-factor", min=1, help="Of the topics; default: as the workers' files say, else 3."),
-]
 
-
-topics_app.command("list", epilog=examples("eos topics list", "eos topics list -o json"))(list_)
-
-
-@topics_app.command("check", epilog=examples("eos topics check", "eos topics check --cluster prod --json"))
-def check(
-    cluster: ClusterOption = None,
-    own_topic: OwnTopicOption = None,
-    partitions: PartitionsOption = None,
-    replication_factor: ReplicasOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def check(*, cluster: Path | None, output: Output | None, as_json: bool, **given: Any) -> None:
     """Check the three internal topics and every connector's own. Changes nothing; exit code 1 if a check does not hold.
 
     Whether they exist; that they are compacted alone; their partitions, replicas and settings against the workers'
     files and the brokers; and who else writes to them. Own topics in other Kafka clusters are checked there. Exit code
     6 if no worker answers, or no broker of such a cluster, so that own topics are not known; 3 if one is refused.
     """
-    given = Given({}, tuple(own_topic or ()), partitions, replication_factor)
+    request = read_request(TopicsRequest, given)
     with ConnectSession(load_cluster(cluster)) as session:
-        client = InternalTopicsClient(session, given)
+        client = InternalTopicsClient(session, **asdict(request))
         look = client.look()
     found = findings(look)
     if not print_document(look.to_dict(), [one.topic for one in found], output, as_json=as_json):
@@ -99,89 +52,11 @@ def check(
     client.require_own_topics()
 
 
-@topics_app.command(
-    "create",
-    epilog=examples(
-        "eos topics create",
-        "eos topics create --hash 3f1c09ab77d2",
-        "eos topics create --own-topic orders-offsets --partitions 5",
-    ),
+topics_app.command("list", epilog=examples("eos topics list", "eos topics list -o json"))(list_)
+topics_app.command("check", epilog=examples("eos topics check", "eos topics check --cluster prod --json"))(
+    with_options(check, TopicsRequest)
 )
-def create(
-    cluster: ClusterOption = None,
-    plan_hash: HashOption = None,
-    yes: YesOption = False,
-    own_topic: OwnTopicOption = None,
-    partitions: PartitionsOption = None,
-    replication_factor: ReplicasOption = None,
-    reason: ReasonOption = "",
-    take_over: TakeOverOption = False,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Create missing internal topics and mend settings. Without --hash or --yes: show the plan, change nothing.
-
-    New topics get what a worker gives them. Nothing is deleted, and no data moves; what it cannot mend is listed
-    with a remedy. It holds the group's lease, as a roll does. Killed and called again, it begins from what is there.
-    If the own topic of a connector is not known, the exit code says so at the end, as that of the check.
-    """
-    require_enough_digits(plan_hash)
-    given = Given({}, tuple(own_topic or ()), partitions, replication_factor)
-    with ExitStack() as stack:
-        session = stack.enter_context(ConnectSession(load_cluster(cluster)))
-        client = InternalTopicsClient(session, given)
-        look = client.look()
-        plan = plan_of(look)
-        apply = bool(plan.changes) and (yes or plan_hash is not None)
-        if apply:
-            if plan_hash is None:
-                _require_hash(plan)
-            plan.require(plan_hash or plan.hash)
-            journal = change_journal(session.kafka, look.group_id, actor=actor(), reason=reason, report=report_line)
-            create_topics(client, plan, journal, take_over=take_over)
-            look = client.look()
-    left = [one for one in findings(look) if apply or not (one.creates or one.mends)]
-    document = {
-        "hash": plan.hash,
-        "nothing_to_do": not plan.changes,
-        "applied": apply,
-        "changes": [change.to_dict() for change in plan.changes],
-        "diff": plan.diff(),
-        "findings": [one.to_dict() for one in left],
-        "not_checked": list(look.not_checked),
-    }
-    if not print_document(document, [change.wanted.name for change in plan.changes], output, as_json=as_json):
-        _show_plan(plan, _again(plan, cluster, given), applied=apply)
-        if left:
-            console.print("What is not mended here:", style="bold")
-        _show_findings(left)
-        _show_not_checked(look)
-    client.require_own_topics()
-
-
-def _require_hash(plan: TopicPlan) -> None:
-    """Another Kafka cluster's topic is changed only if a person has seen it: a connector's author names it.
-
-    :raises RefusedError: the plan changes settings of one.
-    """
-    for change in plan.changes:
-        if change.wanted.addresses and not change.creates:
-            raise RefusedError(
-                f"The plan changes settings of {change.wanted}, which a connector names: --yes is not enough for that.",
-                remedy=f"See that it is an offsets topic of this connector, then give --hash {plan.short_hash}.",
-            )
-
-
-def _again(plan: TopicPlan, cluster: Path | None, given: Given) -> str:
-    """The command that carries a plan out, with what this one was given."""
-    options: dict[str, object] = {
-        "--cluster": cluster,
-        "--partitions": given.partitions,
-        "--replication-factor": given.replicas,
-    }
-    words = [word for name in given.own for word in ("--own-topic", name)]
-    words += [word for option, value in options.items() if value is not None for word in (option, str(value))]
-    return shlex.join(["eos", "topics", "create", "--hash", plan.short_hash, *words])
+add_apply(topics_app, CREATE_TOPICS)
 
 
 def _show(look: TopicsLook) -> None:
@@ -197,18 +72,6 @@ def _show(look: TopicsLook) -> None:
         )
         shown.add_row(wanted.name, wanted.use, *cells)
     console.print(shown)
-
-
-def _show_plan(plan: TopicPlan, command: str, *, applied: bool) -> None:
-    for line in plan.diff():
-        console.print(line, style={"+": "green", "-": "red"}.get(line[0]), soft_wrap=True)
-    if not plan.changes:
-        console.print("Nothing to do.")
-    elif applied:
-        console.print("Done.")
-    else:
-        console.print("Nothing is changed yet.")
-        console.print(f"To do it:  {command}", style="bold", soft_wrap=True)
 
 
 def _show_findings(found: Iterable[Finding]) -> None:

@@ -13,7 +13,6 @@ from airflow_eos_provider.operators import shown_plan
 from airflow_eos_provider.operators.shown_plan import MOST_LINES
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.connect.topics.topic_checks import TopicPlan
     from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan
 
@@ -42,7 +41,6 @@ def approvable(document: Mapping[str, Any]) -> Approvable:
     :param document: ``to_dict`` of a plan, of a roll or a change.
     :raises ConfigurationError: it is none, or its content does not have its hash.
     """
-    from airflow_eos_provider.connect.topics import topic_checks
     from airflow_eos_provider.offsets.verbs.plan import KIND, OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan
 
@@ -51,8 +49,6 @@ def approvable(document: Mapping[str, Any]) -> Approvable:
         return of_offsets(OffsetsPlan.from_dict(document))
     if kind in CHANGES:
         return of_change(ChangePlan.from_dict(document))
-    if kind == topic_checks.KIND:
-        return of_topics(topic_checks.TopicPlan.from_dict(document))
     if kind == shown_plan.KIND:
         return of_shown(shown_plan.ShownDocument.from_dict(document))
     return of_roll(Plan.from_dict(document))
@@ -118,21 +114,6 @@ def of_change(plan: ChangePlan) -> Approvable:
         summary=(f"**{CHANGES[plan.kind].title} in group {code_span(plan.group_id)}**:", "", *shown),
         in_the_log=in_the_log,
         whole="\n".join(plan.lines),
-    )
-
-
-def of_topics(plan: TopicPlan) -> Approvable:
-    """Internal topics that are created or mended."""
-    lines = plan.diff()
-    shown, in_the_log = _shown(lines)
-    return Approvable(
-        hash=plan.hash,
-        short_hash=plan.short_hash,
-        question=f"Create or mend {counted(len(plan.changes), 'internal topic')} of Kafka Connect group "
-        f"{one_line(plan.group_id)}? (plan {plan.short_hash})",
-        summary=(f"**Create or mend internal topics of group {code_span(plan.group_id)}**:", "", *shown),
-        in_the_log=in_the_log,
-        whole="\n".join(lines),
     )
 
 

@@ -22,7 +22,6 @@ from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets.internal_topics.create import KIND
 from airflow_eos_provider.offsets.topic import read_offsets_topic
 from tests.integration.offsets_cluster import killed
 from tests.waiting import until
@@ -84,22 +83,22 @@ def test_a_wrong_cleanup_policy_is_found_and_mended_and_a_plan_that_was_not_show
     topics.await_settings(topic, {"cleanup.policy": "compact,delete"})
 
     assert about(checked(eos), topic) == [f"Topic {topic} (offsets topic) has cleanup.policy=compact,delete."]
-    plan = json.loads(eos.run("topics", "create", "--json").stdout)
-    assert plan["diff"] == [
+    plan = json.loads(eos.run("topics", "create", "--json", expect=3).stdout)["plan"]
+    assert plan["lines"][:3] == [
         f"--- {topic} (offsets topic)",
         "-cleanup.policy=compact,delete",
         "+cleanup.policy=compact",
     ]
     topics.change(topic, {"segment.bytes": "4194304"})
     topics.await_settings(topic, {"segment.bytes": "4194304"})
-    refused = eos.run("topics", "create", "--hash", plan["hash"], expect=3).stderr
-    assert "no longer as they were" in refused
+    refused = eos.run("topics", "create", "--plan", plan["hash"], expect=3).stderr
+    assert "does not fit any more" in refused
     assert topics.settings_of([topic])[topic]["cleanup.policy"] == "compact,delete"
 
-    shown = eos.run("topics", "create").stdout
-    assert plan["hash"][:12] not in shown
-    (plan_hash,) = re.findall(r"To do it:  eos topics create --hash (\w+)", shown)
-    assert "Done." in eos.run("topics", "create", "--hash", plan_hash).stdout
+    shown = eos.run("topics", "create", expect=3)
+    assert plan["hash"][:12] not in shown.stdout
+    (plan_hash,) = re.findall(r"To apply this plan:  eos topics create.* --plan (\w+)", shown.stderr)
+    assert "Done." in eos.run("topics", "create", "--plan", plan_hash).stdout
     settings = topics.settings_of([topic])[topic]
     assert {name: settings[name] for name in ("cleanup.policy", "segment.bytes")} == {
         "cleanup.policy": "compact",
@@ -109,7 +108,7 @@ def test_a_wrong_cleanup_policy_is_found_and_mended_and_a_plan_that_was_not_show
     assert "Nothing to do." in eos.run("topics", "create", "--yes").stdout
 
 
-def test_topics_are_changed_under_the_lease_of_the_group_and_a_killed_change_is_begun_again(
+def test_topics_are_changed_under_the_lease_of_the_group_and_a_killed_change_is_taken_up(
     lab: Lab, eos: Any, topics: Topics
 ) -> None:
     topic, kafka = f"{lab.group_id}-offsets", lab.cluster().kafka
@@ -128,12 +127,12 @@ def test_topics_are_changed_under_the_lease_of_the_group_and_a_killed_change_is_
     assert topics.settings_of([topic])[topic]["cleanup.policy"] == "compact,delete"
     abandon(journal(), note="test")
 
-    leave(KIND)
+    killed(lab, topic, "announced", "topics", "create", "--yes")
     eos.run("topics", "create", "--yes", "--reason", "too late at night")
     assert topics.settings_of([topic])[topic]["cleanup.policy"] == "compact"
-    left, done = list(read_journal(kafka, lab.group_id).changes.values())[-2:]
-    assert (left.kind, left.state, left.about) == (KIND, RolloutState.ABORTED, "somebody's")
-    assert (done.kind, done.state, done.about) == (KIND, RolloutState.DONE, topic)
+    other, done = list(read_journal(kafka, lab.group_id).changes.values())[-2:]
+    assert (other.kind, other.state, other.about) == ("offsets reset", RolloutState.ABORTED, "somebody's")
+    assert (done.kind, done.state, done.about) == ("topics create", RolloutState.DONE, topic)
     assert "too late at night" in eos.run("changes", "list", "--json").stdout
 
 
@@ -155,7 +154,8 @@ def test_a_missing_own_topic_is_created_as_the_worker_had_it_and_the_connector_u
     assert list(topics.describe([topic, "to-come"])) == [topic]
     done = json.loads(eos.run(*create, "--json").stdout)
 
-    assert [change["topic"] for change in done["changes"]] == ["to-come"]
+    assert done["plan"]["unfinished"]
+    assert [change["topic"] for change in done["report"]["changes"]] == [topic, "to-come"]
     ours = topics.describe([topic, "to-come"])
     assert {replace(each, id=workers.id) for each in ours.values()} == {workers}
     assert topics.settings_of([topic, "to-come"]) == {topic: settings, "to-come": settings}
@@ -209,9 +209,11 @@ def test_topics_that_several_share_are_named_and_left_alone(lab: Lab, eos: Any, 
     ]
     assert f"The group's config topic {configs} is also offsets.storage.topic of d." in about(found, configs)
     assert any("connect-cluster-other" in words for words in about(found, configs))
-    plan = json.loads(eos.run("topics", "create", "--json").stdout)
-    assert {change["topic"] for change in plan["changes"]}.isdisjoint(["shared", configs, f"{lab.group_id}-offsets"])
-    assert {one["topic"] for one in plan["findings"]} >= {"shared", configs, f"{lab.group_id}-offsets"}
+    plan = json.loads(eos.run("topics", "create", "--json", expect=(0, 3)).stdout)["plan"]
+    named = {"shared", configs, f"{lab.group_id}-offsets"}
+    assert named.isdisjoint(change["topic"] for change in plan["content"]["changes"])
+    left = [line for line in plan["lines"] if line.startswith("Not mended here: ")]
+    assert all(any(f" {topic} " in line for line in left) for topic in named)
     with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
         for name in "abcd":
             rest.delete(name)

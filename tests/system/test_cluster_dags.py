@@ -554,15 +554,15 @@ def test_a_zombie_is_fenced_from_the_form_and_where_there_is_none_nothing_is_ask
         assert "task 0 runs and would be fenced" in action.body
         lease = kill_in_its_change(lab, rest, FENCE, run, action)
         succeeded(rest, FENCE, run)
-        (report,) = rest.xcom(FENCE, run, "fence")
+        (report,) = rest.xcom(FENCE, run, "apply")["connectors"]
         assert (report["restarted"], report["problem"]) == ([0], None)
         with pytest.raises(KafkaException):
             zombie.commit_transaction(30)
 
         # Clear carries an approved plan out once.
-        clear(rest, FENCE, run, "fence")
+        clear(rest, FENCE, run, "apply")
         succeeded(rest, FENCE, run)
-        (report,) = rest.xcom(FENCE, run, "fence")
+        (report,) = rest.xcom(FENCE, run, "apply")["connectors"]
         assert (report["ids"], report["problem"]) == ([], None)
         changes = read_journal(lab.cluster().kafka, lab.group_id).changes
         assert [one.change_id for one in changes.values() if one.about == name] == [lease.rollout_id]
@@ -580,15 +580,15 @@ def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_
     assert "to-be-own (own offsets topic)" in action.body
     rest.answer(TOPICS, run, action, "Approve")
     succeeded(rest, TOPICS, run)
-    result = rest.xcom(TOPICS, run, "create")
+    result = rest.xcom(TOPICS, run, "apply")
     assert [change["topic"] for change in result["changes"]] == ["to-be-own"]
     topics = Topics(lab.cluster().kafka)
     assert topics.find(["to-be-own"])["to-be-own"].partitions == 3
     assert topics.settings_of(["to-be-own"])["to-be-own"]["cleanup.policy"] == "compact"
 
-    clear(rest, TOPICS, run, "create")
+    clear(rest, TOPICS, run, "apply")
     succeeded(rest, TOPICS, run)
-    assert rest.xcom(TOPICS, run, "create")["plan"] == result["plan"]
+    assert rest.xcom(TOPICS, run, "apply")["changes"] == result["changes"]
 
     run = rest.trigger(TOPICS, asked_for)
     succeeded(rest, TOPICS, run)

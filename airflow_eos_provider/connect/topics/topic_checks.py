@@ -12,12 +12,7 @@ from typing import Any
 
 from airflow_eos_provider.connect.topics.internal_topics import BROKERS_DEFAULT, OWN_TOPIC, Role, WantedTopic
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
-from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.kafka.topics import needed_in_sync, settings_of_new
-from airflow_eos_provider.plan_hash import HashedPlan, hash_of
-
-#: Of a plan's document.
-KIND, SCHEMA = "internal-topics", 1
 
 CLEANUP, IN_SYNC = "cleanup.policy", "min.insync.replicas"
 _MENDED_HERE = "'eos topics create' sets it."
@@ -357,7 +352,7 @@ def _looked_at(wanted: WantedTopic, found: FoundTopic) -> dict[str, str | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TopicChange:
     """What is done to one topic.
 
     :param wanted: the topic.
@@ -388,8 +383,7 @@ class Change:
             "topic": self.wanted.name,
             "role": str(self.wanted.role),
             "connectors": list(self.wanted.connectors),
-            # A plan without it has the hash that it had before there was such a field.
-            **({"addresses": self.wanted.addresses} if self.wanted.addresses else {}),
+            "addresses": self.wanted.addresses,
             "action": "create" if self.creates else "set",
             "partitions": self.wanted.partitions if self.creates else None,
             "replicas": self.wanted.replicas if self.creates else None,
@@ -398,7 +392,7 @@ class Change:
         }
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Change:
+    def of(cls, document: Mapping[str, Any]) -> TopicChange:
         """Read :meth:`to_dict` back."""
         settings = dict(document["settings"])
         wanted = WantedTopic(
@@ -408,75 +402,33 @@ class Change:
             document["partitions"],
             document["replicas"],
             settings,
-            addresses=document.get("addresses", ""),
+            addresses=document["addresses"],
         )
         return cls(wanted, document["action"] == "create", settings, dict(document["before"]))
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPlan(HashedPlan):
+class TopicPlan:
     """What creates and mends a group's internal topics. Nothing is deleted, and no data moves.
 
     :param rests_on: what it was made from.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[TopicChange, ...]
     rests_on: Mapping[str, Any]
 
-    @property
-    def hash(self) -> str:
-        """SHA-256 over the changes and what they were made from, in hexadecimal."""
-        return hash_of(self._content())
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON; what the journal has of it."""
-        return {**self._content(), "hash": self.hash}
-
-    def _content(self) -> dict[str, Any]:
-        return {
-            "kind": KIND,
-            "schema": SCHEMA,
-            "changes": [change.to_dict() for change in self.changes],
-            "rests_on": self.rests_on,
-        }
+    def content(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {"changes": [change.to_dict() for change in self.changes], "rests_on": self.rests_on}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> TopicPlan:
-        """Read a plan back.
-
-        :raises ConfigurationError: it has another form, another schema, or content that does not have its hash.
-        """
-        try:
-            if (document["kind"], document["schema"]) != (KIND, SCHEMA):
-                raise ValueError(f"kind {document['kind']}, schema {document['schema']}")
-            plan = cls(tuple(map(Change.of, document["changes"])), document["rests_on"])
-            if plan.hash != document["hash"]:
-                raise ValueError("its content does not have its hash")
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConfigurationError(f"That is no plan of this version ({type(error).__name__}: {error}).") from error
-        return plan
-
-    @property
-    def group_id(self) -> str:
-        """The group whose topics these are."""
-        return str(self.rests_on["group"])
+    def of(cls, content: Mapping[str, Any]) -> TopicPlan:
+        """Read :meth:`content` back."""
+        return cls(tuple(map(TopicChange.of, content["changes"])), content["rests_on"])
 
     def diff(self) -> list[str]:
         """What changes, a line each, in the form of a diff."""
         return [line for change in self.changes for line in change.diff()]
-
-    def require(self, plan_hash: str) -> None:
-        """Refuse to carry out what was not shown.
-
-        :param plan_hash: of the plan that was shown, or its first digits.
-        :raises PlanMovedError: this plan has another hash.
-        """
-        if not self.hash.startswith(plan_hash.lower()):
-            raise PlanMovedError(
-                f"The topics are no longer as they were for plan {plan_hash}: the plan for what is there now is "
-                f"{self.short_hash}. Nothing was changed.",
-                remedy="Look at it with 'eos topics create', and give its hash.",
-            )
 
 
 def plan_of(look: TopicsLook) -> TopicPlan:
@@ -497,15 +449,15 @@ def _first_uses(wanted: Iterable[WantedTopic]) -> list[WantedTopic]:
     return list({one.name: one for one in reversed(list(wanted))}.values())[::-1]
 
 
-def _change(wanted: WantedTopic, look: TopicsLook, found: Iterable[Finding]) -> Change | None:
+def _change(wanted: WantedTopic, look: TopicsLook, found: Iterable[Finding]) -> TopicChange | None:
     mine = [finding for finding in found if finding.topic == wanted.name]
     if any(finding.creates for finding in mine):
-        return Change(wanted, True, new_settings(wanted), {})
+        return TopicChange(wanted, True, new_settings(wanted), {})
     settings = {name: value for finding in mine for name, value in finding.mends.items()}
     if not settings:
         return None
     now = look.found[wanted.name].settings
-    return Change(wanted, False, settings, {name: now[name] for name in settings if name in now})
+    return TopicChange(wanted, False, settings, {name: now[name] for name in settings if name in now})
 
 
 def _state(wanted: WantedTopic, found: FoundTopic | None) -> dict[str, Any] | None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from airflow_eos_provider.changes.topics.look import InternalTopicsClient
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.offsets.internal_topics.look import InternalTopicsClient
 from airflow_eos_provider.ui.answers import KEPT_SLOW_SECONDS, answer, see_cluster
 from airflow_eos_provider.ui.documents import redacted
 from airflow_eos_provider.ui.looks import Looks, Problem

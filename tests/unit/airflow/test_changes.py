@@ -130,7 +130,7 @@ def sample(change: Change[Any]) -> dict[str, Any]:
     """What the first example asks for, by the fields of the request."""
     command = command_of(change)
     given = command.make_context("eos", first_example(change)).params
-    return {name: given[name] for name in options(change.request) if given[name] is not None}
+    return {name: given[name] for name in options(change.request) if given[name] not in (None, ())}
 
 
 def run(change: Change[Any], *more: str) -> Any:

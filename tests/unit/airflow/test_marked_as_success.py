@@ -19,8 +19,6 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider import operators
 from airflow_eos_provider.changes.change import Plan
-from airflow_eos_provider.connect.topics.internal_topics import Role, WantedTopic
-from airflow_eos_provider.connect.topics.topic_checks import Change, TopicPlan
 from airflow_eos_provider.dag_factories import (
     close_dag,
     downgrade_dag,
@@ -46,8 +44,7 @@ OFFSETS = OffsetsPlan(
     (Write("offsets", 0, b'["c",{"n":1}]', b"1", None),),
 )
 SHOWN = ShownDocument("End it?", ("end it",), "a" * 64)
-COMPACT = {"cleanup.policy": "compact"}
-TOPICS = TopicPlan((Change(WantedTopic("status", Role.STATUS), False, COMPACT, {}),), {"group": "g", "topics": {}})
+TOPICS = Plan("topics create", "g", "status", "Mend it?", ("+cleanup.policy=compact",), {"changes": []}, {})
 
 DAGS: dict[str, Callable[[], DAG]] = {
     "upgrade": lambda: upgrade_dag(dag_id="unapproved_upgrade"),

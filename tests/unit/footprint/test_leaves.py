@@ -38,10 +38,10 @@ WRITERS = {
     },
     r"[tT]opics(\(.*\))?\.create\(|\.create_topics\(": {
         "acls/attempts.py",  # asks only whether it may
+        "changes/topics/look.py",
         "interval/topics/preparation.py",
         "journal/topic.py",
         "kafka/topics.py",
-        "offsets/internal_topics/look.py",
         "offsets/verbs/apply.py",
     },
     r"group_change\(|change_journal\(|\bJournal\(": {
@@ -49,12 +49,10 @@ WRITERS = {
         "cli/changes.py",
         "cli/drop_own.py",
         "cli/offsets_change.py",
-        "cli/topics.py",
         "cli/uninstall.py",  # removes its journal again
         "downgrade/drop_own.py",
         "footprint/uninstall.py",
         "journal/change.py",
-        "offsets/internal_topics/create.py",
         "offsets/verbs/apply.py",
         "rollout/controller.py",
     },

@@ -141,7 +141,7 @@ def test_a_change_that_begins_again_stays_open_since_it_may_act_without_steps() 
     journal: Any = MemoryJournal()
     with (
         pytest.raises(ConfigurationError),
-        group_change(journal, "topics create", "t", {"hash": "h"}, begins_again=True),
+        group_change(journal, "uninstall", "t", {"hash": "h"}, begins_again=True),
     ):
         raise ConfigurationError("the second topic may not be created")
     assert journal.changes[-1].state is RolloutState.PAUSED

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.changes.topics.look import InternalTopicsClient
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.cluster.other_kafka import OtherKafka
 from airflow_eos_provider.connect.rest_calls import ConnectorStatus
@@ -15,7 +16,6 @@ from airflow_eos_provider.connect.topics.topic_checks import FoundTopic
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.offsets.internal_topics.look import InternalTopicsClient
 from airflow_eos_provider.offsets.stores import Store
 
 TOPIC = FoundTopic("id", 25, 3, {})

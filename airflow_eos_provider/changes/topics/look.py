@@ -1,8 +1,8 @@
-"""A group's internal topics looked at, and what was planned for them carried out."""
+"""Looks at a group's internal topics, and creates and mends them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -20,9 +20,10 @@ from airflow_eos_provider.connect.topics.internal_topics import (
     WorkerFiles,
     read_worker_files,
 )
-from airflow_eos_provider.connect.topics.topic_checks import FoundTopic, TopicPlan, TopicsLook, users_of
+from airflow_eos_provider.connect.topics.topic_checks import FoundTopic, TopicChange, TopicsLook, users_of
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, is_of_group
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError
+from airflow_eos_provider.journal.change import GroupChange
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics, require_topic_name
 from airflow_eos_provider.offsets.stores import OffsetStores, Store
@@ -31,22 +32,6 @@ from airflow_eos_provider.offsets.stores import OffsetStores, Store
 _REST_SECONDS = 30.0
 
 _NAMES = {Role.CONFIGS: CONFIGS, Role.OFFSETS: OFFSETS, Role.STATUS: STATUS}
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What is said about the topics besides the workers' files, and wins over them.
-
-    :param names: of the group's topics.
-    :param own: topics that connectors are to have as their own.
-    :param partitions: of offsets topics.
-    :param replicas: of all topics.
-    """
-
-    names: Mapping[Role, str] = field(default_factory=dict)
-    own: tuple[str, ...] = ()
-    partitions: int | None = None
-    replicas: int | None = None
 
 
 @dataclass(slots=True)
@@ -64,14 +49,24 @@ class InternalTopicsClient:
     """Looks at the internal topics of one group, and changes them, also those in other Kafka clusters.
 
     :param session: of the Connect cluster.
-    :param given: what is said about the topics besides the workers' files.
+    :param own_topics: further topics that connectors are to have as their own.
+    :param partitions: of offsets topics; wins over the workers' files, as the next.
+    :param replication_factor: of all topics.
     :ivar unreachable: after a look the error of a worker, if none answered.
     :ivar unknown: after a look by connector why its own topic is not known.
     """
 
-    def __init__(self, session: ConnectSession, given: Given = Given()) -> None:
+    def __init__(
+        self,
+        session: ConnectSession,
+        *,
+        own_topics: Collection[str] = (),
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+    ) -> None:
         self._session = session
-        self._given = given
+        self._own_topics = own_topics
+        self._partitions, self._replicas = partitions, replication_factor
         self._topics_of: dict[Session, Topics] = {}
         self._stores: dict[str, Store] = {}
         self._not_checked: list[str] = []
@@ -89,8 +84,8 @@ class InternalTopicsClient:
         """
         self._not_checked = []
         files = read_worker_files(self._session.cluster)
-        names = {role: files.common(name, self._given.names.get(role)) for role, name in _NAMES.items()}
-        for name in (*names.values(), *self._given.own):
+        names = {role: files.common(name) for role, name in _NAMES.items()}
+        for name in (*names.values(), *self._own_topics):
             require_topic_name(name)
         connectors = self._connectors()
         self._names = connectors or ()
@@ -126,32 +121,44 @@ class InternalTopicsClient:
             if connectors is None or connector in connectors:
                 raise error
 
-    def carry_out(self, plan: TopicPlan, permit: Callable[[str], None] = lambda topic: None) -> None:
-        """Create and change topics as planned; returns when the brokers say that it is so.
+    def whole_look(self, needed: Collection[str] = ()) -> TopicsLook:
+        """A look that knows connectors' own topics, unless the group has no worker, as before its first start.
 
-        :param permit: called with each topic right before it is created or changed.
-        :raises PlanMovedError: a missing topic was created meanwhile; what came before it in the plan is done.
+        :param needed: connectors whose own topics are needed even then.
+        :raises EosError: no worker answers, or a topic that is needed is not known; or as :meth:`look`.
+        """
+        look = self.look()
+        if self.unreachable is not None and (look.workers_run or needed):
+            raise self.unreachable
+        self.require_own_topics(needed)
+        return look
+
+    def carry_out(self, changes: Iterable[TopicChange], act: GroupChange) -> None:
+        """Create and change topics, each as a step; returns when the brokers say that it is so.
+
+        :raises PlanMovedError: a missing topic was created meanwhile; what came before it is done.
         :raises ConfigurationError: the principal may not.
         :raises UnreachableError: no broker answers, or they do not take a change over.
         :raises EosError: a broker refuses a change.
         """
-        for change in plan.changes:
-            wanted = change.wanted
-            permit(wanted.name)
-            store = self._stores[wanted.name]
-            topics = self._topics(store.kafka)
-            if change.creates:
-                assert wanted.partitions is not None  # else it is not planned
-                if not topics.create(store.topic, wanted.partitions, change.settings, wanted.replicas):
-                    raise PlanMovedError(
-                        f"Topic {wanted} has just been created, by another tool or by a worker.",
-                        remedy="See with 'eos topics check' whether it is as it should be.",
-                    )
-            else:
-                topics.change(store.topic, change.settings)
-        for change in plan.changes:
-            store = self._stores[change.wanted.name]
-            self._topics(store.kafka).await_settings(store.topic, change.settings)
+        for change in changes:
+            with act.step(change.wanted.name):
+                act.confirm(change.wanted.name)
+                self._carry_out(change)
+
+    def _carry_out(self, change: TopicChange) -> None:
+        wanted, store = change.wanted, self._stores[change.wanted.name]
+        topics = self._topics(store.kafka)
+        if change.creates:
+            assert wanted.partitions is not None  # else it is not planned
+            if not topics.create(store.topic, wanted.partitions, change.settings, wanted.replicas):
+                raise PlanMovedError(
+                    f"Topic {wanted} has just been created, by another tool or by a worker.",
+                    remedy="See with 'eos topics check' whether it is as it should be.",
+                )
+        else:
+            topics.change(store.topic, change.settings)
+        topics.await_settings(store.topic, change.settings)
 
     def _topics(self, kafka: Session) -> Topics:
         if kafka not in self._topics_of:
@@ -262,12 +269,12 @@ class InternalTopicsClient:
         return bool(members)
 
     def _wanted(self, files: WorkerFiles, names: Mapping[Role, str], own: Mapping[str, str]) -> tuple[WantedTopic, ...]:
-        partitions, replicas = self._given.partitions, self._given.replicas
+        partitions, replicas = self._partitions, self._replicas
         group = [
             files.wanted(role, name, partitions=None if role is Role.STATUS else partitions, replicas=replicas)
             for role, name in names.items()
         ]
-        users = {**dict.fromkeys(self._given.own, ()), **users_of(own)}
+        users = {**dict.fromkeys(self._own_topics, ()), **users_of(own)}
         owned = [
             replace(
                 files.wanted(Role.OWN, topic, tuple(who), partitions=partitions, replicas=replicas),

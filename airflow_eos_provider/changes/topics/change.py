@@ -1,0 +1,163 @@
+"""The declaration of creating and mending a group's internal topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_eos_provider.changes.change import Change, Plan, option, read_request
+from airflow_eos_provider.changes.leaf import INTERNAL_TOPICS
+from airflow_eos_provider.data_text import counted
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.changes.topics.look import InternalTopicsClient
+    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.connect.topics.topic_checks import Finding, TopicChange, TopicPlan, TopicsLook
+    from airflow_eos_provider.errors import EosError
+    from airflow_eos_provider.journal.change import GroupChange
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsRequest:
+    """What is said about the topics; it wins over the workers' files."""
+
+    own_topics: tuple[str, ...] = option(
+        "Also this topic, which a connector is to have as its own; may be repeated.", (), title="Further own topics"
+    )
+    partitions: int | None = option(
+        "Of offsets topics; default: as the workers' files say, else 25.", None, title="Partitions", least=1
+    )
+    replication_factor: int | None = option(
+        "Of the topics; default: as the workers' files say, else 3.", None, title="Replication factor", least=1
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsReport:
+    """What was done, and what is left.
+
+    :param changes: those of the approved plan.
+    :param findings: checks that do not hold now.
+    :param problem: why the own topic of a connector is not known; None if all are.
+    """
+
+    changes: tuple[TopicChange, ...]
+    findings: tuple[Finding, ...]
+    not_checked: tuple[str, ...]
+    problem: EosError | None
+
+    def lines(self) -> list[str]:
+        """The same for a person."""
+        return ["Done.", *_rest(self.findings, self.not_checked)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {
+            "changes": [change.to_dict() for change in self.changes],
+            "findings": [one.to_dict() for one in self.findings],
+            "not_checked": list(self.not_checked),
+        }
+
+
+class CreateTopics(Change[TopicsRequest]):
+    """Internal topics that are missing or have a wrong setting."""
+
+    name = "topics create"
+    title = "Create or mend internal topics"
+    summary = "Create missing internal topics and mend settings."
+    details = (
+        "New topics get what a worker gives them. Nothing is deleted, and no data moves; what it cannot mend is listed "
+        "with a remedy. If the own topic of a connector is not known, it ends with that error, after it has applied "
+        "the rest."
+    )
+    request = TopicsRequest
+    examples = (
+        "eos topics create",
+        "eos topics create --plan 3f1c09ab77d2",
+        "eos topics create --own-topic orders-offsets --partitions 5",
+    )
+    leaves = (INTERNAL_TOPICS,)
+
+    def plan(self, session: ConnectSession, request: TopicsRequest) -> Plan:
+        """The plan.
+
+        :raises ConfigurationError: the name of a topic is not known, the workers' files differ, or the principal may
+            not look.
+        :raises UnreachableError: no broker answers, or no worker of a group that has members.
+        :raises EosError: there is nothing to do but for an own topic that is not known.
+        """
+        from airflow_eos_provider.changes.topics.look import InternalTopicsClient
+        from airflow_eos_provider.connect.topics.topic_checks import plan_of
+
+        client = InternalTopicsClient(session, **asdict(request))
+        look = client.whole_look()
+        plan = plan_of(look)
+        if not plan.changes:
+            client.require_own_topics()
+        return topics_plan(look, plan, request)
+
+    def apply(
+        self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
+    ) -> TopicsReport:
+        assert act is not None  # it takes the lease
+        client, approved, _, left = self._left(session, plan)
+        client.carry_out(left, act)
+        return _report(client, approved, client.look())
+
+    def done_before(self, session: ConnectSession, plan: Plan) -> TopicsReport | None:
+        client, approved, look, left = self._left(session, plan)
+        return None if left else _report(client, approved, look)
+
+    def _left(
+        self, session: ConnectSession, plan: Plan
+    ) -> tuple[InternalTopicsClient, TopicPlan, TopicsLook, tuple[TopicChange, ...]]:
+        """What of an approved plan would be planned now, too; the rest of it is done."""
+        from airflow_eos_provider.changes.topics.look import InternalTopicsClient
+        from airflow_eos_provider.connect.topics.topic_checks import TopicPlan, plan_of
+
+        approved = TopicPlan.of(plan.content)
+        client = InternalTopicsClient(session, **asdict(read_request(TopicsRequest, plan.request)))
+        look = client.whole_look({name for change in approved.changes for name in change.wanted.connectors})
+        now = [change.to_dict() for change in plan_of(look).changes]
+        return client, approved, look, tuple(change for change in approved.changes if change.to_dict() in now)
+
+
+CREATE_TOPICS = CreateTopics()
+
+
+def topics_plan(look: TopicsLook, plan: TopicPlan, request: TopicsRequest) -> Plan:
+    """What was decided, as the plan that a person approves."""
+    from airflow_eos_provider.connect.topics.topic_checks import findings
+
+    left = [one for one in findings(look) if not (one.creates or one.mends)]
+    named = [str(change.wanted) for change in plan.changes if change.wanted.addresses and not change.creates]
+    return Plan(
+        CREATE_TOPICS.name,
+        look.group_id,
+        about=", ".join(change.wanted.name for change in plan.changes),
+        question=f"Create or mend {counted(len(plan.changes), 'internal topic')} of Kafka Connect group "
+        f"{look.group_id}?",
+        lines=(*plan.diff(), *_rest(left, look.not_checked)),
+        content=plan.content(),
+        request={**asdict(request), "own_topics": list(request.own_topics)},
+        nothing="" if plan.changes else "No internal topic is missing, and none is to be mended here.",
+        needs_hash=f"It changes settings of {', '.join(named)} in another Kafka cluster, which a connector names."
+        if named
+        else "",
+    )
+
+
+def _report(client: InternalTopicsClient, approved: TopicPlan, look: TopicsLook) -> TopicsReport:
+    from airflow_eos_provider.connect.topics.topic_checks import findings
+
+    problem = next(iter(client.unknown.values()), None)
+    return TopicsReport(approved.changes, findings(look), look.not_checked, problem)
+
+
+def _rest(left: Iterable[Finding], not_checked: Iterable[str]) -> Iterator[str]:
+    """What is not mended here, and what was not checked."""
+    for one in left:
+        yield f"Not mended here: {one.found} Expected: {one.expected}. What to do: {one.remedy}"
+    for what in not_checked:
+        yield f"Not checked: {what.rstrip('.')}."
