@@ -1,11 +1,12 @@
 """Rights (ACLs) in the Kafka cluster of ``kafka_connect_default``: granted and revoked.
 
-Copy this file once per cluster, with another ``conn_id`` and ``dag_id``. Give it an ``admin_conn_id`` whose login
+Copy this file once per cluster, with another ``conn_id`` and ``dag_id``. Give both an ``admin_conn_id`` whose login
 alone may alter ACLs.
 """
 
 from __future__ import annotations
 
-from airflow_eos_provider.dag_factories import rights_dag
+from airflow_eos_provider.dag_factories import grant_dag, revoke_dag
 
-dag = rights_dag(conn_id="kafka_connect_default", dag_id="connect_rights")
+grant = grant_dag(conn_id="kafka_connect_default", dag_id="connect_grant")
+revoke = revoke_dag(conn_id="kafka_connect_default", dag_id="connect_revoke")

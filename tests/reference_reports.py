@@ -31,9 +31,14 @@ _OFFSETS = [
     ("afterwards: ", "offsets/verbs/apply.py:OffsetsReport.to_dict"),
 ]
 _ACL_CHECK = [("", "cli/acl.py:_document"), ("rules[].", "acls/judge.py:Finding.to_dict")]
-_ACL_CHANGE = [("", "acls/grant.py:AclPlan.to_dict"), ("", "cli/acl.py:_show_change")]
 #: Of each command that applies a declared change.
 _CHANGE = [("", "cli/change.py:apply_command"), ("plan.", "changes/change.py:Plan.to_dict")]
+_ACL_CHANGE = [
+    *_CHANGE,
+    ("plan.content.", "changes/rights/plan.py:AclPlan.content"),
+    ("plan.content.acls[].", "changes/rights/plan.py:acl_document"),
+    ("report.", "changes/rights/change.py:RightsReport.to_dict"),
+]
 _KNOWN_ID = ("[].", "transactions/look.py:KnownId.to_dict")
 _READER = "transactions/readers.py:Reader.to_dict"
 

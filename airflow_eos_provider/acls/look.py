@@ -33,15 +33,14 @@ _AUTHORIZER, _SUPER_USERS, _WITHOUT_ACL = (
 )
 
 
-def look(session: ConnectSession, names: Mapping[str, str | None]) -> Seen:
+def look(session: ConnectSession) -> Seen:
     """What a cluster says of itself. Whatever cannot be seen is named in ``problems``.
 
-    :param names: of internal topics by the workers' properties, where they are given and not taken from files.
     :raises ConfigurationError: the name of an internal topic is not known.
     :raises UnreachableError: no broker answers.
     """
     files = read_worker_files(session.cluster)
-    topics = {name: files.common(name, names.get(name)) for name in (CONFIGS, OFFSETS, STATUS)}
+    topics = {name: files.common(name) for name in (CONFIGS, OFFSETS, STATUS)}
     problems = [f"the file of {worker}: {why}" for worker, why in files.unread.items() if not files.properties]
     state = None
     try:

@@ -203,6 +203,7 @@ VERBS: Mapping[str, Callable[[ToolFacts], Iterator[Need]]] = {
     "uninstall": _uninstall,
     "acl check": _acl_check,
     "acl grant": _acl_grant,
+    "acl revoke": _acl_grant,
 }
 
 #: Those that change nothing.

@@ -41,7 +41,7 @@ class Option:
     :param argument: whether the command takes it without ``--name``.
     :param metavar: stands for the value in the help.
     :param least: the smallest number.
-    :param completes: what the shell completes; ``connector``, ``run`` or nothing.
+    :param completes: what the shell completes; ``connector``, ``run``, ``verb`` or nothing.
     :param looks: whether ``list`` takes it, too.
     :param envvar: the environment variable that stands for the option.
     """

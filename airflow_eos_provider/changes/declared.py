@@ -8,8 +8,11 @@ from typing import Any
 from airflow_eos_provider.changes.change import Change
 from airflow_eos_provider.changes.fencing.change import FENCING
 from airflow_eos_provider.changes.intervals.change import ABANDON
+from airflow_eos_provider.changes.rights.change import GRANT, REVOKE
 from airflow_eos_provider.changes.topics.change import CREATE_TOPICS
 from airflow_eos_provider.changes.transactions.change import ABORT
 
 #: By their names.
-CHANGES: Mapping[str, Change[Any]] = {change.name: change for change in (FENCING, CREATE_TOPICS, ABORT, ABANDON)}
+CHANGES: Mapping[str, Change[Any]] = {
+    change.name: change for change in (FENCING, CREATE_TOPICS, GRANT, REVOKE, ABORT, ABANDON)
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -10,46 +11,37 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from airflow_eos_provider.acls.asked import AskedRights, WantedRights, asked_rights, interval_facts
 from airflow_eos_provider.acls.check import AclReport
 from airflow_eos_provider.acls.check import check as check_rights
-from airflow_eos_provider.acls.facts import Principals
 from airflow_eos_provider.acls.forms import Form, kafka_acls_lines, written
-from airflow_eos_provider.acls.grant import (
-    AclPlan,
-    acl_document,
-)
 from airflow_eos_provider.acls.judge import Answer, Finding
 from airflow_eos_provider.acls.look import read_authorizer
 from airflow_eos_provider.acls.rules import Rule, also_reached
-from airflow_eos_provider.acls.tool_rules import VERBS
+from airflow_eos_provider.changes.change import read_request
+from airflow_eos_provider.changes.rights.asked import AskedRights, asked_rights
+from airflow_eos_provider.changes.rights.change import GRANT, REVOKE, also_reaches
+from airflow_eos_provider.changes.rights.plan import acl_document
+from airflow_eos_provider.changes.rights.request import RightsRequest
+from airflow_eos_provider.cli.change import add_apply, with_options
 from airflow_eos_provider.cli.client_options import client_properties
 from airflow_eos_provider.cli.common import (
-    ClusterOption,
-    HashOption,
-    JsonOption,
     console,
     load_cluster,
     print_lines,
-    require_enough_digits,
     table,
     warn,
     width_for,
 )
-from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import exposed_file
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted, ranges
 from airflow_eos_provider.errors import ConfigurationError, NotKnownError
-from airflow_eos_provider.interval.group_pipelines import pipelines_on_record
 from airflow_eos_provider.kafka.acl_values import Pattern, Resource, require_principal
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
+from airflow_eos_provider.output import Output, print_document
 from airflow_eos_provider.redaction import secrets_of
-
-#: So many names are shown of what a prefix reaches; the JSON has all.
-_SHOWN = 3
 
 acl_app = typer.Typer(
     no_args_is_help=True,
@@ -57,54 +49,6 @@ acl_app = typer.Typer(
     help="Rights (ACLs) for exactly-once: who needs which and why, what is missing; grant and revoke them.",
 )
 
-WorkerOption = Annotated[
-    str | None,
-    typer.Option("--worker", metavar="PRINCIPAL", help="The workers' principal; default: as their files say."),
-]
-ProducerOption = Annotated[
-    str | None,
-    typer.Option("--producer", metavar="PRINCIPAL", help="Of connectors' producers; default: as files and overrides."),
-]
-ConsumerOption = Annotated[
-    str | None, typer.Option("--consumer", metavar="PRINCIPAL", help="Of the consumers that read their offsets.")
-]
-AdminOption = Annotated[
-    str | None, typer.Option("--admin", metavar="PRINCIPAL", help="Of their admin clients, which fence.")
-]
-ModeOption = Annotated[Mode, typer.Option("--mode", help="The mode that the workers have, or are to have.")]
-PrefixedOption = Annotated[
-    bool, typer.Option("--prefixed", help="One rule for all ids of a connector; what else it reaches is named.")
-]
-TasksMaxOption = Annotated[
-    bool,
-    typer.Option("--for-tasks-max", help="Ids for as many tasks as tasks.max allows, not only for those there are."),
-]
-ConnectorsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--connector", autocompletion=complete_connector, help="Only of this connector's clients; may be repeated."
-    ),
-]
-PipelinesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--pipeline",
-        metavar="GROUP/NAME[:TOPIC,…]",
-        help="Also of the interval runs of this pipeline, which write these topics; may be repeated.",
-    ),
-]
-SparkOption = Annotated[
-    str, typer.Option("--interval-principal", metavar="PRINCIPAL", help="Of interval runs.", show_default=True)
-]
-VerbsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--verb",
-        metavar="VERB",
-        autocompletion=lambda: list(VERBS),
-        help="Also what eos itself needs for this, as in 'fence' or 'topics check'; may be repeated.",
-    ),
-]
 LoginsOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -116,33 +60,22 @@ LoginsOption = Annotated[
 ]
 
 
-@acl_app.command(
-    "check",
-    epilog=examples(
-        "eos acl check",
-        "eos acl check --login worker.properties",
-        "eos acl check --connector orders --form strimzi  # print the rights for Strimzi",
-        "eos acl check --form kafka-acls --missing --prefixed",
-    ),
-)
+FormOption = Annotated[Form, typer.Option("--form", help="Print the rights for another tool; ends with 0.")]
+MissingOption = Annotated[bool, typer.Option("--missing", help="With --form: only rights that are missing.")]
+WhatArgument = Annotated[
+    str, typer.Argument(metavar="RULE|PRINCIPAL", help="A principal, or words of a rule: a connector, a name, Write.")
+]
+
+
 def check(
-    form: Annotated[Form, typer.Option("--form", help="Print the rights for another tool; ends with 0.")] = Form.TABLE,
-    missing: Annotated[bool, typer.Option("--missing", help="With --form: only rights that are missing.")] = False,
-    login: LoginsOption = None,
-    worker: WorkerOption = None,
-    producer: ProducerOption = None,
-    consumer: ConsumerOption = None,
-    admin: AdminOption = None,
-    mode: ModeOption = Mode.ENABLED,
-    prefixed: PrefixedOption = False,
-    for_tasks_max: TasksMaxOption = False,
-    connector: ConnectorsOption = None,
-    pipelines: PipelinesOption = None,
-    interval_principal: SparkOption = "User:spark",
-    verb: VerbsOption = None,
-    cluster: ClusterOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
+    *,
+    form: Form,
+    missing: bool,
+    login: list[str] | None,
+    cluster: Path | None,
+    output: Output | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Check the rights that this cluster needs. Changes nothing; exit code 1 if one is missing, 5 if unknown.
 
@@ -150,16 +83,9 @@ def check(
     needs Describe on the cluster. -o wide shows every right and what it is for. Exit code 5 also if the brokers have no
     authorizer.
     """
-    wanted = WantedRights(
-        Principals(worker, producer, consumer, admin),
-        mode,
-        connector or (),
-        interval_facts(pipelines or (), interval_principal),
-        verb or (),
-        prefixed=prefixed,
-        for_tasks_max=for_tasks_max,
-    )
-    with asked_rights(load_cluster(cluster), wanted) as asked:
+    request = read_request(RightsRequest, given)
+    with ConnectSession(load_cluster(cluster)) as session:
+        asked = asked_rights(session, request, request.connectors)
         brokers = asked.session.kafka.settings.bootstrap_servers
         report = _report(asked, {} if form is not Form.TABLE else _logins(login or (), brokers))
         reached = also_reached(asked.rules, asked.facts.ids)
@@ -167,7 +93,7 @@ def check(
         acls = [each.rule.acl for each in report.findings if not missing or each.answer is not Answer.ALLOWED]
         print_lines(written(acls, form, brokers))
         return
-    document = _document(report, wanted.mode, report.findings, reached)
+    document = _document(report, request.mode, report.findings, reached)
     names = [str(each.rule) for each in report.lacking]
     if not print_document(document, names, output, as_json=as_json):
         with width_for(output):
@@ -182,44 +108,19 @@ def check(
         raise typer.Exit(NotKnownError.exit_code)
 
 
-@acl_app.command(
-    "explain",
-    epilog=examples("eos acl explain User:connect", "eos acl explain connect-cluster-", "eos acl explain orders"),
-)
-def explain(
-    what: Annotated[
-        str,
-        typer.Argument(metavar="RULE|PRINCIPAL", help="A principal, or words of a rule: a connector, a name, Write."),
-    ],
-    worker: WorkerOption = None,
-    producer: ProducerOption = None,
-    consumer: ConsumerOption = None,
-    admin: AdminOption = None,
-    mode: ModeOption = Mode.ENABLED,
-    pipelines: PipelinesOption = None,
-    interval_principal: SparkOption = "User:spark",
-    verb: VerbsOption = None,
-    cluster: ClusterOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def explain(*, what: str, cluster: Path | None, output: Output | None, as_json: bool, **given: Any) -> None:
     """Say what each right is for, and what fails without it, in the words that Connect logs. Changes nothing."""
-    wanted = WantedRights(
-        Principals(worker, producer, consumer, admin),
-        mode,
-        (),
-        interval_facts(pipelines or (), interval_principal),
-        verb or (),
-    )
-    with asked_rights(load_cluster(cluster), wanted) as asked:
-        found = [rule for rule in asked.rules if all(word in _words(rule) for word in what.lower().split())]
+    request = read_request(RightsRequest, given)
+    with ConnectSession(load_cluster(cluster)) as session:
+        rules = asked_rights(session, request, request.connectors).rules
+    found = [rule for rule in rules if all(word in _words(rule) for word in what.lower().split())]
     if not found:
         raise ConfigurationError(
             f"No rule has {what!r}.",
             expected="a principal, a connector, a topic, an operation",
             remedy="See 'eos acl check -o wide'.",
         )
-    if as_json:
-        print_json([_explained(rule) for rule in found])
+    if print_document([_explained(rule) for rule in found], list(map(str, found)), output, as_json=as_json):
         return
     for rule in found:
         console.print(f"{rule}  ({rule.part})", style="bold", soft_wrap=True)
@@ -227,105 +128,27 @@ def explain(
         console.print(f"  Without it: {rule.without}", soft_wrap=True)
 
 
-@acl_app.command("grant", epilog=examples("eos acl grant", "eos acl grant --prefixed --hash 3f1c09ab77d2"))
-def grant(
-    plan_hash: HashOption = None,
-    worker: WorkerOption = None,
-    producer: ProducerOption = None,
-    consumer: ConsumerOption = None,
-    admin: AdminOption = None,
-    mode: ModeOption = Mode.ENABLED,
-    prefixed: PrefixedOption = False,
-    for_tasks_max: TasksMaxOption = False,
-    connector: ConnectorsOption = None,
-    pipelines: PipelinesOption = None,
-    interval_principal: SparkOption = "User:spark",
-    verb: VerbsOption = None,
-    cluster: ClusterOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Create the ACLs that are missing. Without --hash: show the plan only. It takes Alter on the cluster.
-
-    What the ACLs give already is not given twice. A right that an ACL denies is refused: no other ACL can give it.
-    """
-    require_enough_digits(plan_hash)
-    wanted = WantedRights(
-        Principals(worker, producer, consumer, admin),
-        mode,
-        connector or (),
-        interval_facts(pipelines or (), interval_principal),
-        verb or (),
-        prefixed=prefixed,
-        for_tasks_max=for_tasks_max,
-    )
-    with asked_rights(load_cluster(cluster), wanted) as asked:
-        made = asked.grant()
-        applied = _carry_out(made, asked, plan_hash)
-        reached = asked.also_reached(made)
-    _show_change(made, applied=applied, as_json=as_json)
-    if not as_json:
-        _show_reached(reached)
-
-
-@acl_app.command(
-    "revoke",
+acl_app.command(
+    "check",
     epilog=examples(
-        "eos acl revoke --mode enabled",
-        "eos acl revoke --connector gone",
-        "eos acl revoke --connector a --even-if-needed",
+        "eos acl check",
+        "eos acl check --login worker.properties",
+        "eos acl check --connector orders --form strimzi  # print the rights for Strimzi",
+        "eos acl check --form kafka-acls --missing --prefixed",
     ),
-)
-def revoke(
-    plan_hash: HashOption = None,
-    even_if_needed: Annotated[
-        bool,
-        typer.Option(
-            "--even-if-needed",
-            help="Also what workers and connectors need that are there, other pipelines of the group, and other verbs.",
-        ),
-    ] = False,
-    worker: WorkerOption = None,
-    producer: ProducerOption = None,
-    consumer: ConsumerOption = None,
-    admin: AdminOption = None,
-    mode: ModeOption = Mode.ENABLED,
-    prefixed: PrefixedOption = False,
-    for_tasks_max: TasksMaxOption = False,
-    connector: ConnectorsOption = None,
-    pipelines: PipelinesOption = None,
-    interval_principal: SparkOption = "User:spark",
-    verb: VerbsOption = None,
-    cluster: ClusterOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Delete ACLs that 'grant' would create, and no others. Without --hash: show the plan only.
-
-    What the workers need in the mode that their files say, and the connectors that there are, is kept; so is what
-    other pipelines of the group (--pipeline) and other verbs (--verb) share with those that are named. Of a connector
-    that is gone (--connector) it deletes those on the ids of its tasks.
-    """
-    require_enough_digits(plan_hash)
-    wanted = WantedRights(
-        Principals(worker, producer, consumer, admin),
-        mode,
-        (),
-        interval_facts(pipelines or (), interval_principal),
-        verb or (),
-        prefixed=prefixed,
-        for_tasks_max=for_tasks_max,
+)(
+    with_options(
+        check,
+        RightsRequest,
+        more={"form": (FormOption, Form.TABLE), "missing": (MissingOption, False), "login": (LoginsOption, None)},
     )
-    with asked_rights(load_cluster(cluster), wanted) as asked:
-        made = asked.revocation(connector or (), on_record=pipelines_on_record, even_if_needed=even_if_needed)
-        applied = _carry_out(made, asked, plan_hash)
-    _show_change(made, applied=applied, as_json=as_json)
-
-
-def _carry_out(made: AclPlan, asked: AskedRights, plan_hash: str | None) -> bool:
-    if plan_hash is None:
-        return False
-    made.require(plan_hash)
-    made.apply(asked.session.kafka)
-    return True
+)
+acl_app.command(
+    "explain",
+    epilog=examples("eos acl explain User:connect", "eos acl explain connect-cluster-", "eos acl explain orders"),
+)(with_options(explain, RightsRequest, more={"what": (WhatArgument, inspect.Parameter.empty)}))
+add_apply(acl_app, GRANT)
+add_apply(acl_app, REVOKE)
 
 
 def _report(asked: AskedRights, logins: Mapping[str, KafkaSettings]) -> AclReport:
@@ -458,32 +281,9 @@ def _show_checked(report: AclReport, brokers: str) -> None:
         console.print(Text("Not known whether further rights are needed: see the notes.", "yellow"))
 
 
-def _show_change(made: AclPlan, *, applied: bool, as_json: bool) -> None:
-    if as_json:
-        print_json({**made.to_dict(), "applied": applied})
-        return
-    sign = {"acl grant": "green"}.get(made.kind, "red")
-    for line in made.lines():
-        console.print(line, style=sign, soft_wrap=True)
-    for line in made.everybody:
-        console.print(Text(f"! {line}", "yellow"), soft_wrap=True)
-    for acl in made.kept:
-        console.print(f"kept, since it is needed: {acl}", soft_wrap=True)
-    if not made.acls:
-        console.print("Nothing to do.")
-    elif applied:
-        console.print("Done.")
-    else:
-        todo = f"Nothing is changed yet. To do it: the same command with --hash {made.short_hash}"
-        console.print(todo, style="bold", soft_wrap=True)
-
-
 def _show_reached(reached: Mapping[Rule, Sequence[str]]) -> None:
     for rule, names in reached.items():
-        shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-        console.print(
-            Text(f"The prefix {rule.name} of {rule.principal} also reaches {shown}.", "yellow"), soft_wrap=True
-        )
+        console.print(Text(also_reaches(rule, names), "yellow"), soft_wrap=True)
 
 
 def _show_notes(report: AclReport) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from airflow_eos_provider.acls.tool_rules import VERBS
 from airflow_eos_provider.changes.change import Change, Option, Plan, Report, kind_of, options, read_request
 from airflow_eos_provider.changes.engine import carry_out, planned
 from airflow_eos_provider.cli.common import (
@@ -41,7 +42,11 @@ def _complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
     return complete_run(ctx, incomplete)
 
 
-_COMPLETIONS: dict[str, Callable[..., Any]] = {"connector": complete_connector, "run": _complete_run}
+_COMPLETIONS: dict[str, Callable[..., Any]] = {
+    "connector": complete_connector,
+    "run": _complete_run,
+    "verb": lambda: list(VERBS),
+}
 
 
 def add_apply(app: typer.Typer, change: Change[Any]) -> None:

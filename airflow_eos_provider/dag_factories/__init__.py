@@ -8,7 +8,7 @@ from airflow_eos_provider.dag_factories.downgrade import downgrade_dag
 from airflow_eos_provider.dag_factories.fence import fence_dag
 from airflow_eos_provider.dag_factories.interval_abandon import interval_abandon_dag
 from airflow_eos_provider.dag_factories.offsets import offsets_dag
-from airflow_eos_provider.dag_factories.rights import rights_dag
+from airflow_eos_provider.dag_factories.rights import grant_dag, revoke_dag
 from airflow_eos_provider.dag_factories.topics import topics_dag
 from airflow_eos_provider.dag_factories.transactions import transaction_abort_dag
 from airflow_eos_provider.dag_factories.upgrade import upgrade_dag
@@ -18,10 +18,11 @@ __all__ = [
     "close_dag",
     "downgrade_dag",
     "fence_dag",
+    "grant_dag",
     "interval_abandon_dag",
     "interval_run_dag",
     "offsets_dag",
-    "rights_dag",
+    "revoke_dag",
     "topics_dag",
     "transaction_abort_dag",
     "upgrade_dag",

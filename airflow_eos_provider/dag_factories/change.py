@@ -39,21 +39,30 @@ class ChangeDag:
     :param plans: the operator that plans it; and the one that carries it out.
     :param dag_id: the DAG's id, unless another one is given.
     :param tags: the DAG's tags, likewise.
+    :param apply_arguments: further arguments of the DAG, which only the operator that carries it out gets.
     """
 
     def __init__(
-        self, plans: type[ChangePlanOperator], applies: type[ChangeOperator], dag_id: str, tags: Collection[str]
+        self,
+        plans: type[ChangePlanOperator],
+        applies: type[ChangeOperator],
+        dag_id: str,
+        tags: Collection[str],
+        apply_arguments: Collection[str] = (),
     ) -> None:
         self.change = plans.change
         self.plan_operator, self.apply_operator = plans, applies
-        self._dag_id, self._tags = dag_id, tuple(tags)
+        self._dag_id, self._tags, self._apply_arguments = dag_id, tuple(tags), tuple(apply_arguments)
         defaults = {"conn_id": default_conn_id(self.change), "dag_id": dag_id, "tags": self._tags}
         own = inspect.signature(self.__call__).parameters.values()
         self.__signature__ = inspect.Signature(
             [each.replace(default=defaults.get(each.name, each.default)) for each in own]
         )
         documented = inspect.cleandoc(self.__call__.__doc__ or "").replace("A change", self.change.title, 1)
-        self.__doc__ = documented.replace("its request", f"its request: {', '.join(options(self.change.request))}")
+        known = ", ".join(options(self.change.request))
+        if apply_arguments:
+            known += f"; and of the operator that applies it: {', '.join(apply_arguments)}"
+        self.__doc__ = documented.replace("its request", f"its request: {known}")
 
     def __call__(
         self,
@@ -83,6 +92,7 @@ class ChangeDag:
         conn_id = conn_id or default_conn_id(change)
         kind = "Kafka" if change.brokers_only else "Kafka Connect"
         known = options(change.request)
+        own = {name: fixed.pop(name) for name in self._apply_arguments if name in fixed}
         if unknown := fixed.keys() - known.keys():
             raise TypeError(f"unknown arguments: {', '.join(sorted(unknown))}")
         asked = {name: each for name, each in known.items() if each[0].title and name not in fixed}
@@ -106,6 +116,7 @@ class ChangeDag:
                 task_id="apply",
                 common={"conn_id": conn_id},
                 plan={**fixed, **{name: _template(name, kind_of(change.request, name)) for name in asked}},
+                change=own,
                 takes_over=change.takes_lease,
                 approval=approval_arguments(
                     approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=f"Approve: {change.title}"

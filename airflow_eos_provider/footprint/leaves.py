@@ -19,6 +19,7 @@ from airflow_eos_provider.changes.leaf import (
     Leaf,
     Where,
 )
+from airflow_eos_provider.changes.rights.change import GRANT
 
 
 def _with_changes(leaf: Leaf, *others: str) -> Leaf:
@@ -87,7 +88,7 @@ LEAVES: tuple[Leaf, ...] = (
         "offsets prune",
     ),
     _with_changes(ABORT_MARKER),
-    Leaf(Where.KAFKA, "ACLs", ("acl grant",), "the rights that were asked for", End.REVOKE),
+    *(_with_changes(leaf) for leaf in GRANT.leaves),
     _with_changes(INTERNAL_TOPICS, "offsets migrate"),
     Leaf(
         Where.CONNECT,

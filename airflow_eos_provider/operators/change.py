@@ -118,8 +118,8 @@ class ChangeOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_eos_provider.changes.engine import carry_out
 
-        change = self.change
         with no_retry_where_pointless():
+            change = self.change_to_apply()
             plan = Plan.from_dict(self.plan, change.name)
             require_approved(self.approval, plan.hash)
             actor = actor_of(self.approval, context)
@@ -139,6 +139,10 @@ class ChangeOperator(BaseOperator):
             if report.problem:
                 raise report.problem
         return report.to_dict()
+
+    def change_to_apply(self) -> Change[Any]:
+        """The change, with what only this task knows."""
+        return self.change
 
     def _report(self, line: str) -> None:
         self.log.info("%s", one_line(line, LINE_CHARACTERS))

@@ -30,7 +30,12 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.operators.approvable import approvable
 from airflow_eos_provider.operators.approval import approval_body
-from airflow_eos_provider.operators.connect_rights import ConnectRightsOperator, ConnectRightsPlanOperator
+from airflow_eos_provider.operators.connect_rights import (
+    ConnectGrantOperator,
+    ConnectGrantPlanOperator,
+    ConnectRevokeOperator,
+    ConnectRevokePlanOperator,
+)
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.rights_look import RightsLook
@@ -46,7 +51,7 @@ PASSWORDS = {user: f"canary-{user}-7d1" for user in (PRODUCER, CONSUMER, ADMIN, 
 ORDERS, NEIGHBOUR = "orders", "orders-eu"
 CONFIGS, OFFSETS, STATUS, OWN, NOT_THERE = "configs", "offsets", "status", "orders-offsets", "orders-eu-offsets"
 #: The context that an operator's task gets.
-CONTEXT: Any = {"dag_run": SimpleNamespace(dag_id="connect_rights", run_id="manual", triggering_user_name="ada")}
+CONTEXT: Any = {"dag_run": SimpleNamespace(dag_id="connect_grant", run_id="manual", triggering_user_name="ada")}
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +105,7 @@ def session(lab: Lab) -> Iterator[ConnectSession]:
 
 @pytest.fixture(scope="module")
 def seen(session: ConnectSession) -> Seen:
-    return look(session, {})
+    return look(session)
 
 
 @pytest.fixture(scope="module")
@@ -264,28 +269,40 @@ def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
     return eos_of(lab, tmp_path)
 
 
+def planned(eos: Any, *words: str) -> dict[str, Any]:
+    """The plan of a command that is not confirmed."""
+    return dict(json.loads(eos.run(*words, "--json", expect=(0, 3)).stdout)["plan"])
+
+
+def kept(plan: dict[str, Any]) -> list[str]:
+    """What a revocation leaves, since it is needed."""
+    return [line for line in plan["lines"] if line.startswith("kept, ")]
+
+
 @pytest.mark.first
 def test_grant_then_revoke_leaves_the_acls_as_they_were(session: ConnectSession, eos: Any) -> None:
     before = _acls(session.kafka)
     foreign = Acl("User:other", Operation.READ, Resource.TOPIC, OWN)
     with given(session.kafka, {foreign}):
-        made = json.loads(eos.run("acl", "grant", "--json").stdout)
-        assert _acls(session.kafka) == before | {foreign}, "without --hash nothing is changed"
-        eos.run("acl", "grant", "--hash", "0" * 12, expect=3)
-        granted = json.loads(eos.run("acl", "grant", "--hash", made["hash"], "--json").stdout)
+        made = planned(eos, "acl", "grant")
+        assert _acls(session.kafka) == before | {foreign}, "without --plan nothing is changed"
+        eos.run("acl", "grant", "--plan", "0" * 12, expect=3)
+        granted = json.loads(eos.run("acl", "grant", "--plan", made["hash"], "--json").stdout)
         assert granted["applied"]
-        until(lambda: len(_acls(session.kafka)) == len(made["acls"]) + 1, "the ACLs", seconds=SECONDS)
+        assert granted["report"]["acls"] == made["content"]["acls"]
+        until(lambda: len(_acls(session.kafka)) == len(made["content"]["acls"]) + 1, "the ACLs", seconds=SECONDS)
         assert "Nothing to do" in eos.run("acl", "grant").stdout
         checked = json.loads(eos.run("acl", "check", "--json", expect=5).stdout)
         assert (checked["missing"], checked["unknown"]) == (0, 0)
         assert any("into which topics the connectors write" in gap for gap in checked["not_known"]), "no worker runs"
         assert {each["by"] for each in checked["rules"]} == {"an attempt", "the ACLs"}
-        kept = json.loads(eos.run("acl", "revoke", "--json").stdout)
-        assert kept["acls"]
-        assert all("Topic" in each["resource"] or "Group" in each["resource"] for each in kept["kept"]), "disabled now"
-        revoked = json.loads(eos.run("acl", "revoke", "--even-if-needed", "--json").stdout)
-        assert not revoked["kept"]
-        eos.run("acl", "revoke", "--even-if-needed", "--hash", revoked["hash"])
+        some = planned(eos, "acl", "revoke")
+        assert some["content"]["acls"]
+        assert kept(some)
+        assert all(" on Topic " in line or " on Group " in line for line in kept(some)), "disabled now"
+        revoked = planned(eos, "acl", "revoke", "--even-if-needed")
+        assert not kept(revoked)
+        eos.run("acl", "revoke", "--even-if-needed", "--plan", revoked["hash"])
         until(lambda: _acls(session.kafka) == before | {foreign}, "the ACLs", seconds=SECONDS)
 
 
@@ -434,8 +451,8 @@ def test_the_rights_of_a_connector_that_is_gone_are_revoked(lab: Lab, session: C
     }
     other = Acl(f"User:{PRODUCER}", Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{lab.group_id}-gone-too-0")
     with given(session.kafka, {*gone, other}):
-        made = json.loads(eos.run("acl", "revoke", "--connector", "gone", "--json").stdout)
-        eos.run("acl", "revoke", "--connector", "gone", "--hash", made["hash"])
+        made = planned(eos, "acl", "revoke", "--connector", "gone")
+        eos.run("acl", "revoke", "--connector", "gone", "--plan", made["hash"])
         until(lambda: not gone & _acls(session.kafka), "the ACLs", seconds=SECONDS)
         assert other in _acls(session.kafka)
 
@@ -443,7 +460,7 @@ def test_the_rights_of_a_connector_that_is_gone_are_revoked(lab: Lab, session: C
 def test_a_login_of_its_own_writes_what_an_approver_has_seen_and_nothing_else(
     lab: Lab, session: ConnectSession, named: NamedListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The operators of ``rights_dag``: the cluster's own login may look, and not write."""
+    """The operators of ``grant_dag`` and ``revoke_dag``: the cluster's own login may look, and not write."""
     extra = {
         "cluster_file": str(lab.cluster_file),
         "bootstrap_servers": named.bootstrap_servers,
@@ -462,28 +479,26 @@ def test_a_login_of_its_own_writes_what_an_approver_has_seen_and_nothing_else(
     }
     with given(session.kafka, may_look):
         before = _acls(session.kafka)
-        asked: dict[str, Any] = {"action": "grant", "connectors": ORDERS}
-        plan = ConnectRightsPlanOperator(task_id="plan", **asked).execute(CONTEXT)
+        plan = ConnectGrantPlanOperator(task_id="plan", connectors=ORDERS).execute(CONTEXT)
         body = approval_body(approvable(plan), "a test")
         assert f"User:{PRODUCER} Describe, Write on TransactionalId {lab.group_id}-{ORDERS}-0…1" in body
 
-        approved = {"plan": plan, "approval": {"plan_hash": plan["hash"], "approved_by": "grace"}, **asked}
+        approved = {"plan": plan, "approval": {"plan_hash": plan["hash"], "approved_by": "grace"}}
         with pytest.raises(AirflowFailException, match=f"User:{NOBODY}"):
-            ConnectRightsOperator(task_id="change", **approved).execute(CONTEXT)
+            ConnectGrantOperator(task_id="apply", **approved).execute(CONTEXT)
         assert _acls(session.kafka) == before
 
-        as_admin = ConnectRightsOperator(task_id="change", admin_conn_id="acl_admin", **approved)
+        as_admin = ConnectGrantOperator(task_id="apply", admin_conn_id="acl_admin", **approved)
         in_between = Acl(f"User:{PRODUCER}", Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{lab.group_id}-{ORDERS}-0")
-        with given(session.kafka, {in_between}), pytest.raises(AirflowFailException, match="have changed"):
+        with given(session.kafka, {in_between}), pytest.raises(AirflowFailException, match="does not fit any more"):
             as_admin.execute(CONTEXT)
         assert _acls(session.kafka) == before
 
         written = as_admin.execute(CONTEXT)["acls"]
         until(lambda: len(_acls(session.kafka)) == len(before) + len(written), "the ACLs", seconds=SECONDS)
-        asked |= {"action": "revoke", "even_if_needed": "True"}
-        plan = ConnectRightsPlanOperator(task_id="plan", **asked).execute(CONTEXT)
-        approved = {"plan": plan, "approval": {"plan_hash": plan["hash"], "approved_by": "grace"}, **asked}
-        ConnectRightsOperator(task_id="change", admin_conn_id="acl_admin", **approved).execute(CONTEXT)
+        plan = ConnectRevokePlanOperator(task_id="plan", connectors=ORDERS, even_if_needed="True").execute(CONTEXT)
+        approved = {"plan": plan, "approval": {"plan_hash": plan["hash"], "approved_by": "grace"}}
+        ConnectRevokeOperator(task_id="apply", admin_conn_id="acl_admin", **approved).execute(CONTEXT)
         until(lambda: _acls(session.kafka) == before, "the ACLs", seconds=SECONDS)
 
 
@@ -519,7 +534,7 @@ def test_of_a_worker_whose_file_cannot_be_read_the_rights_of_enabled_are_kept(
     both.write_text(json.dumps({**whole, "workers": [*whole["workers"], other]}), encoding="utf-8")
     needed = Acl(f"User:{PRODUCER}", Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{lab.group_id}-{ORDERS}-0")
     with given(session.kafka, {needed}):
-        of_one = json.loads(eos_of(lab, tmp_path).run("acl", "revoke", "--json").stdout)
-        assert needed.name in {each["name"] for each in of_one["acls"]}, "its file says disabled"
-        of_both = json.loads(eos_of(lab, tmp_path).run("acl", "revoke", "--json", "--cluster", str(both)).stdout)
-        assert needed.name in {each["name"] for each in of_both["kept"]}
+        of_one = planned(eos_of(lab, tmp_path), "acl", "revoke")
+        assert needed.name in {each["name"] for each in of_one["content"]["acls"]}, "its file says disabled"
+        of_both = planned(eos_of(lab, tmp_path), "acl", "revoke", "--cluster", str(both))
+        assert any(needed.name in line for line in kept(of_both))

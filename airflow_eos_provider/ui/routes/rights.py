@@ -21,7 +21,7 @@ from airflow_eos_provider.ui.looks import Looks
 def look_at_rights(cluster: ConnectCluster) -> Listing:
     """Which rights exactly-once needs, and which of them the brokers' ACLs give."""
     with ConnectSession(cluster) as session:
-        facts = facts_of(look(session, {}), Mode.ENABLED, Principals())
+        facts = facts_of(look(session), Mode.ENABLED, Principals())
         report = check_rights(
             facts.rules(), read_authorizer(session.kafka), {}, facts.notes, [text for _, text in facts.gaps]
         )

@@ -23,9 +23,10 @@ from airflow_eos_provider.dag_factories import (
     close_dag,
     downgrade_dag,
     fence_dag,
+    grant_dag,
     interval_abandon_dag,
     offsets_dag,
-    rights_dag,
+    revoke_dag,
     topics_dag,
     transaction_abort_dag,
     upgrade_dag,
@@ -44,7 +45,6 @@ OFFSETS = OffsetsPlan(
     (Write("offsets", 0, b'["c",{"n":1}]', b"1", None),),
 )
 SHOWN = ShownDocument("End it?", ("end it",), "a" * 64)
-TOPICS = Plan("topics create", "g", "status", "Mend it?", ("+cleanup.policy=compact",), {"changes": []}, {})
 
 DAGS: dict[str, Callable[[], DAG]] = {
     "upgrade": lambda: upgrade_dag(dag_id="unapproved_upgrade"),
@@ -55,16 +55,18 @@ DAGS: dict[str, Callable[[], DAG]] = {
     "transaction": lambda: transaction_abort_dag(dag_id="unapproved_transaction"),
     "abandon": lambda: interval_abandon_dag(dag_id="unapproved_abandon"),
     "close": lambda: close_dag(dag_id="unapproved_close"),
-    "rights": lambda: rights_dag(dag_id="unapproved_rights"),
+    "grant": lambda: grant_dag(dag_id="unapproved_grant"),
+    "revoke": lambda: revoke_dag(dag_id="unapproved_revoke"),
 }
 PLANS: dict[str, dict[str, Any]] = {
     "ConnectFenceOperator": FENCE.to_dict(),
     "ConnectOffsetsOperator": OFFSETS.to_dict(),
-    "ConnectTopicsOperator": TOPICS.to_dict(),
+    "ConnectTopicsOperator": replace(FENCE, kind="topics create").to_dict(),
     "TransactionAbortOperator": replace(FENCE, kind="transactions abort").to_dict(),
     "IntervalAbandonOperator": replace(FENCE, kind="intervals abandon").to_dict(),
     "ConnectCloseOperator": SHOWN.to_dict(),
-    "ConnectRightsOperator": SHOWN.to_dict(),
+    "ConnectGrantOperator": replace(FENCE, kind="acl grant").to_dict(),
+    "ConnectRevokeOperator": replace(FENCE, kind="acl revoke").to_dict(),
 }
 
 
@@ -101,7 +103,7 @@ def operator_classes() -> Iterator[type[BaseOperator]]:
 def test_every_operator_that_takes_an_approval_is_in_a_dag_of_these() -> None:
     """A new one belongs into a DAG above, or its refusal is not tested."""
     takers = {found.__name__ for found in operator_classes() if "approval" in found.template_fields}
-    takers.remove("ChangeOperator")  # the base of those that are made from a declaration
+    takers -= {"ChangeOperator", "_RightsOperator"}  # bases of those that are made from a declaration
     tested = {type(task).__name__ for make in DAGS.values() for task in carriers(make())}
     assert takers == tested
 

@@ -19,10 +19,11 @@ from airflow_eos_provider.dag_factories import (
     close_dag,
     downgrade_dag,
     fence_dag,
+    grant_dag,
     interval_abandon_dag,
     interval_run_dag,
     offsets_dag,
-    rights_dag,
+    revoke_dag,
     topics_dag,
     transaction_abort_dag,
     upgrade_dag,
@@ -134,7 +135,8 @@ FACTORIES = {
     "transaction": lambda: transaction_abort_dag(dag_id="of_transaction"),
     "abandon": lambda: interval_abandon_dag(dag_id="of_abandoned"),
     "close": lambda: close_dag(dag_id="of_closed"),
-    "rights": lambda: rights_dag(dag_id="of_rights"),
+    "grant": lambda: grant_dag(dag_id="of_grant"),
+    "revoke": lambda: revoke_dag(dag_id="of_revoke"),
 }
 
 

@@ -109,7 +109,7 @@ def test_every_command_with_a_hash_is_among_those_that_write_the_journal_or_stan
         for path, command in commands(eos())
         if any({"--hash", "--plan"} & set(parameter.opts) for parameter in command.params)
     }
-    assert with_hash - set(JOURNALLED) == {"acl grant", "acl revoke", "uninstall"}
+    assert with_hash - set(JOURNALLED) == {"uninstall"}
 
 
 def test_each_place_has_a_row() -> None:

@@ -1,92 +1,62 @@
-"""Grants what is missing, and revokes what was granted: planned, approved by its hash, then carried out."""
+"""Which ACLs are created or deleted: decisions alone."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow_eos_provider.acls.judge import Answer, Authorizer, judge
 from airflow_eos_provider.acls.rules import ConnectorFacts, Rule
 from airflow_eos_provider.data_text import ranges
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.acl_values import ANYWHERE, Acl, Operation, Pattern, Resource
-from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.plan_hash import ShownPlan, hash_of
-
-#: What a plan says that it is.
-GRANT, REVOKE = "acl grant", "acl revoke"
 
 
 @dataclass(frozen=True, slots=True)
-class AclPlan(ShownPlan):
+class AclPlan:
     """ACLs that are created, or deleted.
 
-    :param kind: :data:`GRANT` or :data:`REVOKE`.
-    :param acls: that are created or deleted.
+    :param grants: whether they are created.
     :param kept: that would be deleted too, and are needed by what runs; no part of the hash.
     :param everybody: whose access changes besides: a sentence for each resource that gets its first ACL, or loses its
         last, where ``allow.everyone.if.no.acl.found`` is set or not known.
     """
 
-    moved: ClassVar[str] = "ACLs, connectors or their tasks have changed, or the options are others"
-
-    kind: str
+    grants: bool
     kafka_cluster_id: str
     acls: tuple[Acl, ...]
     kept: tuple[Acl, ...] = ()
     everybody: tuple[str, ...] = ()
 
-    @property
-    def hash(self) -> str:
-        """SHA-256 over what is changed where."""
-        return hash_of(self._content())
-
     def lines(self) -> list[str]:
-        """The plan for a person."""
-        sign = "+" if self.kind == GRANT else "-"
-        return [f"{sign} {acl}" for acl in self.acls]
+        """The plan for a person in few lines. Each ACL is in one of them."""
+        return [*_grouped(self.acls, "+ " if self.grants else "- "), *(f"! {line}" for line in self.everybody)]
 
-    def grouped_lines(self) -> list[str]:
-        """The plan for a person in few lines. Each ACL is in one of them: what differs by its operation, or by the
-        number at the end of a transactional id, is in the same."""
-        verb = "create" if self.kind == GRANT else "delete"
-        operations: dict[Acl, list[str]] = {}
-        for acl in sorted(self.acls):
-            operations.setdefault(replace(acl, operation=Operation.ALL), []).append(str(acl.operation))
-        alike: dict[str, list[Acl]] = {}
-        for acl, names in operations.items():
-            alike.setdefault(", ".join(names), []).append(acl)
-        return [
-            f"{verb}: {acl.principal} {words} on {place}{_more(acl)}"
-            for words, acls in alike.items()
-            for acl, place in _places(acls)
-        ]
+    def kept_lines(self) -> list[str]:
+        """What is not deleted, likewise."""
+        return list(_grouped(self.kept, "kept, since it is needed: "))
 
-    def apply(self, kafka: Session) -> None:
-        """Create or delete them. May be repeated: what is done already is left as it is.
-
-        :raises ConfigurationError: the principal may not (*Alter* on the cluster).
-        :raises UnreachableError: no broker answers.
-        """
-        with kafka.transactions() as client:
-            if self.kind == GRANT:
-                client.create_acls(self.acls)
-            else:
-                client.delete_acls(self.acls)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON. Scripts rely on the names."""
-        kept = list(map(acl_document, self.kept))
-        return {**self._content(), "kept": kept, "everybody": list(self.everybody), "hash": self.hash}
-
-    def _content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
+        """What is changed where, as JSON. Scripts rely on the names."""
         return {
-            "kind": self.kind,
             "kafka_cluster_id": self.kafka_cluster_id,
             "acls": [acl_document(acl) for acl in self.acls],
-            **({"everybody": list(self.everybody)} if self.everybody else {}),
+            "everybody": list(self.everybody),
         }
+
+
+def _grouped(acls: Iterable[Acl], before: str) -> Iterator[str]:
+    """ACLs in few lines: those that differ by operation, or by the number at the end of an id, are in one."""
+    operations: dict[Acl, list[str]] = {}
+    for acl in sorted(acls):
+        operations.setdefault(replace(acl, operation=Operation.ALL), []).append(str(acl.operation))
+    alike: dict[str, list[Acl]] = {}
+    for acl, names in operations.items():
+        alike.setdefault(", ".join(names), []).append(acl)
+    for words, theirs in alike.items():
+        for acl, place in _places(theirs):
+            yield f"{before}{acl.principal} {words} on {place}{_more(acl)}"
 
 
 def acl_document(acl: Acl) -> dict[str, str]:
@@ -100,6 +70,19 @@ def acl_document(acl: Acl) -> dict[str, str]:
         "name": acl.name,
         "pattern": str(acl.pattern),
     }
+
+
+def acl_of(document: Mapping[str, str]) -> Acl:
+    """Read :func:`acl_document` back."""
+    return Acl(
+        document["principal"],
+        Operation(document["operation"]),
+        Resource(document["resource"]),
+        document["name"],
+        Pattern(document["pattern"]),
+        document["host"],
+        document["permission"] == "Deny",
+    )
 
 
 def _places(acls: Iterable[Acl]) -> Iterator[tuple[Acl, str]]:
@@ -149,7 +132,7 @@ def plan_grant(rules: Iterable[Rule], authorizer: Authorizer, kafka_cluster_id: 
     first = _everybody(
         missing, there, authorizer, "{} has no ACL yet: whoever else uses it is refused from then on, {}"
     )
-    return AclPlan(GRANT, kafka_cluster_id, tuple(missing), everybody=first)
+    return AclPlan(True, kafka_cluster_id, tuple(missing), everybody=first)
 
 
 def plan_revoke(
@@ -174,7 +157,7 @@ def plan_revoke(
     last = _everybody(
         deleted, set(there) - set(deleted), authorizer, "{} has no ACL any more then: everybody may use it, {}"
     )
-    return AclPlan(REVOKE, kafka_cluster_id, deleted, kept, last)
+    return AclPlan(False, kafka_cluster_id, deleted, kept, last)
 
 
 def acls_of_connector(facts: ConnectorFacts, there: Sequence[Acl], principals: Collection[str]) -> list[Acl]:

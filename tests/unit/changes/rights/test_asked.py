@@ -12,20 +12,23 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.acls import asked
-from airflow_eos_provider.acls.asked import AskedRights, WantedRights, interval_facts
 from airflow_eos_provider.acls.facts import Principals, Seen, SeenConnector, facts_of
-from airflow_eos_provider.acls.grant import AclPlan
 from airflow_eos_provider.acls.judge import Authorizer
 from airflow_eos_provider.acls.rules import IntervalFacts, interval_rules
 from airflow_eos_provider.acls.tool_rules import VERBS, tool_rules
+from airflow_eos_provider.changes.rights import asked
+from airflow_eos_provider.changes.rights.asked import asked_rights, interval_facts
+from airflow_eos_provider.changes.rights.plan import AclPlan
+from airflow_eos_provider.changes.rights.request import RightsRequest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import RefusedError, UnreachableError
 from airflow_eos_provider.kafka.acl_values import Acl
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 EOS = KafkaSettings.of("k:9092")
-ONE = interval_facts(["etl/one:flights,weather"], "User:spark")
+NAMED = ("etl/one:flights,weather",)
+ONE = interval_facts(NAMED, "User:spark")
+ASKED = RightsRequest(worker="User:w", producer="User:w", consumer="User:w", admin="User:w")
 PRINCIPALS = Principals("User:w", "User:w", "User:w", "User:w")
 
 Revoke = Callable[..., AclPlan]
@@ -35,15 +38,14 @@ Revoke = Callable[..., AclPlan]
 def revoke(monkeypatch: pytest.MonkeyPatch) -> Revoke:
     """Plan a revocation where these ACLs are there."""
 
-    def revoke(wanted: WantedRights, there: list[Acl], seen: Seen, on_record: Any = None, **more: Any) -> AclPlan:
+    def revoke(
+        request: RightsRequest, there: list[Acl], seen: Seen, on_record: Any = lambda settings, group: [], **more: Any
+    ) -> AclPlan:
         monkeypatch.setattr(asked, "read_authorizer", lambda kafka: Authorizer(tuple(there)))
+        monkeypatch.setattr(asked, "look", lambda session: seen)
+        monkeypatch.setattr(asked, "pipelines_on_record", on_record)
         session: Any = SimpleNamespace(kafka=SimpleNamespace(settings=EOS, cluster_id=lambda: "k"))
-        facts = facts_of(seen, wanted.mode, wanted.principals)
-        rules = replace(facts, pipelines=tuple(wanted.pipelines)).rules()
-        if wanted.verbs:
-            rules += tool_rules(asked._tool(seen, facts, EOS), wanted.verbs)
-        rights = AskedRights(session, seen, facts, wanted, rules)
-        return rights.revocation(on_record=on_record or (lambda settings, group: []), **more)
+        return asked_rights(session, request).revocation(**more)
 
     return revoke
 
@@ -61,7 +63,7 @@ def acls_of(*pipelines: IntervalFacts) -> list[Acl]:
 
 
 def test_what_another_pipeline_of_the_group_needs_is_kept(revoke: Revoke) -> None:
-    wanted = WantedRights(PRINCIPALS, Mode.DISABLED, pipelines=ONE)
+    wanted = replace(ASKED, mode=Mode.DISABLED, pipelines=NAMED)
     two = IntervalFacts("etl", "two", ("flights",))
     there = acls_of(*ONE, two)
     alone = revoke(wanted, there, seen(), lambda settings, group: list(ONE))
@@ -73,7 +75,7 @@ def test_what_another_pipeline_of_the_group_needs_is_kept(revoke: Revoke) -> Non
 
 
 def test_a_pipeline_that_may_write_anywhere_keeps_every_topic(revoke: Revoke) -> None:
-    wanted = WantedRights(PRINCIPALS, Mode.DISABLED, pipelines=ONE)
+    wanted = replace(ASKED, mode=Mode.DISABLED, pipelines=NAMED)
     two = IntervalFacts("etl", "two", writes_elsewhere=True)
     plan = revoke(wanted, acls_of(*ONE), seen(), lambda settings, group: [two])
     assert {name for name, _ in names(plan.acls)} == {"etl-one@", "etl-one-planner"}
@@ -83,7 +85,7 @@ def test_pipelines_that_cannot_be_seen_are_no_reason_to_revoke(revoke: Revoke) -
     def on_record(settings: KafkaSettings, group: str) -> list[IntervalFacts]:
         raise UnreachableError("no broker answers")
 
-    wanted = WantedRights(PRINCIPALS, Mode.DISABLED, pipelines=ONE)
+    wanted = replace(ASKED, mode=Mode.DISABLED, pipelines=NAMED)
     with pytest.raises(RefusedError, match="Which pipelines there are in group etl is not known: no broker answers"):
         revoke(wanted, acls_of(*ONE), seen(), on_record)
     assert revoke(wanted, acls_of(*ONE), seen(), on_record, even_if_needed=True).acls
@@ -92,14 +94,14 @@ def test_pipelines_that_cannot_be_seen_are_no_reason_to_revoke(revoke: Revoke) -
 def test_what_another_verb_needs_is_kept_if_the_acls_allow_that_verb(revoke: Revoke) -> None:
     orders = seen(SeenConnector("orders", {}, 1, ("orders",)))
     tool = asked._tool(orders, facts_of(orders, Mode.DISABLED, PRINCIPALS), EOS)
-    wanted = WantedRights(PRINCIPALS, Mode.DISABLED, verbs=("fencing apply",))
+    wanted = replace(ASKED, mode=Mode.DISABLED, verbs=("fencing apply",))
     verbs = ("fencing apply", "transactions audit")
     fence, audit = (sorted({rule.acl for rule in tool_rules(tool, [verb])}) for verb in verbs)
     plan = revoke(wanted, fence, orders)
     assert names(plan.acls) == {("g-orders-", "Write")}, "of all else 'apply' has need, which is allowed"
-    every = WantedRights(PRINCIPALS, Mode.DISABLED, verbs=tuple(VERBS))
+    every = replace(ASKED, mode=Mode.DISABLED, verbs=tuple(VERBS))
     assert set(revoke(every, fence, orders).acls) == set(fence)
-    but_audit = WantedRights(PRINCIPALS, Mode.DISABLED, verbs=tuple(VERBS.keys() - {"transactions audit"}))
+    but_audit = replace(ASKED, mode=Mode.DISABLED, verbs=tuple(VERBS.keys() - {"transactions audit"}))
     assert ("*", "Read") in names(revoke(but_audit, audit, orders).kept), "the audit reads all topics"
     half = [acl for acl in audit if acl.operation != "DescribeConfigs"]
     assert revoke(but_audit, half, orders).kept == (), "the audit is not allowed as a whole"
@@ -108,7 +110,7 @@ def test_what_another_verb_needs_is_kept_if_the_acls_allow_that_verb(revoke: Rev
 def test_of_a_connector_whose_topics_are_not_known_any_topic_may_be_its(revoke: Revoke) -> None:
     """Its workers do not answer: a pipeline of the same principal writes where the connector may write, too."""
     same = interval_facts(["etl/one:flights"], "User:w")
-    wanted = WantedRights(PRINCIPALS, Mode.DISABLED, pipelines=same)
+    wanted = replace(ASKED, mode=Mode.DISABLED, pipelines=("etl/one:flights",), interval_principal="User:w")
     for topics, kept in (((), True), (("orders",), False), (("flights",), True)):
         plan = revoke(wanted, acls_of(*same), seen(SeenConnector("orders", {}, 1, topics)))
         assert (("flights", "Write") in names(plan.kept)) is kept
@@ -116,7 +118,7 @@ def test_of_a_connector_whose_topics_are_not_known_any_topic_may_be_its(revoke: 
 
 def test_nothing_is_revoked_where_the_connectors_are_not_known(revoke: Revoke) -> None:
     blind = seen(are_connectors_known=False, problems=("connectors and their tasks: no right",))
-    wanted = WantedRights(PRINCIPALS, Mode.ENABLED)
+    wanted = replace(ASKED, mode=Mode.ENABLED)
     with pytest.raises(RefusedError, match="Which connectors there are is not known: connectors and their tasks"):
         revoke(wanted, [], blind)
     assert revoke(wanted, [], blind, even_if_needed=True).acls == ()

@@ -1,26 +1,23 @@
-"""The rights that a command or a DAG asks about in one cluster, and the plans that grant and revoke them."""
+"""The rights that are asked about in one cluster, and the plans that grant and revoke them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
-from airflow_eos_provider.acls.grant import AclPlan, acls_of_connector, plan_grant, plan_revoke, require_acls
 from airflow_eos_provider.acls.judge import Answer, Authorizer, judge
 from airflow_eos_provider.acls.look import look, read_authorizer
 from airflow_eos_provider.acls.rules import ConnectorFacts, IntervalFacts, Role, Rule, also_reached, interval_rules
 from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts, tool_rules
-from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.changes.rights.plan import AclPlan, acls_of_connector, plan_grant, plan_revoke, require_acls
+from airflow_eos_provider.changes.rights.request import RightsRequest
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
+from airflow_eos_provider.interval.group_pipelines import pipelines_on_record
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource, require_principal
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-
-#: Finds the pipelines of a group, by the settings of its Kafka cluster and its id.
-PipelinesOnRecord = Callable[[KafkaSettings, str], Iterable[IntervalFacts]]
 
 #: In a rule, some name that is not known: an ACL on any name may give the right.
 _ANY_NAME = ("", Pattern.PREFIXED)
@@ -30,46 +27,28 @@ _OF_A_TARGET = (Operation.READ, Operation.WRITE, Operation.DESCRIBE_CONFIGS, Ope
 
 
 @dataclass(frozen=True, slots=True)
-class WantedRights:
-    """What is asked about.
-
-    :param mode: that the workers have, or are to have.
-    :param connectors: only of the clients of these; empty: of everything.
-    :param pipelines: also of their interval runs.
-    :param verbs: also what this package itself needs for these.
-    :param topics: names of internal topics by the workers' properties; those that are not here are read from files.
-    :param prefixed: one rule for all transactional ids of a connector.
-    :param for_tasks_max: ids for as many tasks as ``tasks.max`` allows, not only for those that there are.
-    """
-
-    principals: Principals
-    mode: Mode
-    connectors: Sequence[str] = ()
-    pipelines: Sequence[IntervalFacts] = ()
-    verbs: Sequence[str] = ()
-    topics: Mapping[str, str | None] = field(default_factory=dict)
-    prefixed: bool = False
-    for_tasks_max: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class AskedRights:
     """A cluster, with the rights that are needed in it.
 
     :param session: open.
+    :param pipelines: also of their interval runs.
+    :param connectors: only of the clients of these; empty: of everything.
     :param rules: the rights that are asked about.
     """
 
     session: ConnectSession
     seen: Seen
     facts: Facts
-    wanted: WantedRights
+    request: RightsRequest
+    principals: Principals
+    pipelines: tuple[IntervalFacts, ...]
+    connectors: tuple[str, ...]
     rules: list[Rule]
 
     @property
     def gaps(self) -> list[str]:
         """Why more rights may be needed than those in :attr:`rules`."""
-        names = {"", *(self.wanted.connectors or (each.name for each in self.seen.connectors))}
+        names = {"", *(self.connectors or (each.name for each in self.seen.connectors))}
         return [text for connector, text in self.facts.gaps if connector in names]
 
     def grant(self) -> AclPlan:
@@ -77,13 +56,10 @@ class AskedRights:
         kafka = self.session.kafka
         return plan_grant(self.rules, read_authorizer(kafka), kafka.cluster_id())
 
-    def revocation(
-        self, connectors: Sequence[str] = (), *, on_record: PipelinesOnRecord, even_if_needed: bool = False
-    ) -> AclPlan:
+    def revocation(self, connectors: Sequence[str] = (), *, even_if_needed: bool = False) -> AclPlan:
         """What is to be deleted. Errors as in :func:`plan_revoke`.
 
         :param connectors: only of these; of one that is gone, the ACLs on the ids of its tasks.
-        :param on_record: finds the pipelines of a group.
         :param even_if_needed: also what workers, connectors, other pipelines of the group and other verbs need.
         :raises RefusedError: the config topic or a control topic cannot be read, so it is not known what needs its
             rights.
@@ -92,7 +68,7 @@ class AskedRights:
         acls = self._unwanted(connectors, require_acls(authorizer))
         needed = [] if even_if_needed else self._needed_now()
         if not even_if_needed:
-            needed += [*self._needed_by_pipelines(on_record), *self._needed_by_verbs(authorizer)]
+            needed += [*self._needed_by_pipelines(), *self._needed_by_verbs(authorizer)]
         return plan_revoke(acls, needed, authorizer, self.session.kafka.cluster_id())
 
     def also_reached(self, made: AclPlan) -> Mapping[Rule, Sequence[str]]:
@@ -115,20 +91,20 @@ class AskedRights:
         if self.seen.is_file_missing or not modes:
             modes.append(Mode.ENABLED)
         highest = max(modes, key=list(Mode).index)
-        facts = facts_of(self.seen, highest, self.wanted.principals)
+        facts = facts_of(self.seen, highest, self.principals)
         rules = facts.rules()
         for each in facts.connectors:
             if not each.topics and Role.PRODUCER not in facts.elsewhere.get(each.name, ()):
                 rules.append(Rule(each.producer, Role.PRODUCER, Operation.WRITE, Resource.TOPIC, *_ANY_NAME))
         return rules
 
-    def _needed_by_pipelines(self, on_record: PipelinesOnRecord) -> list[Rule]:
+    def _needed_by_pipelines(self) -> list[Rule]:
         """What the other pipelines need whose group and principal those have that are asked about."""
-        asked = {(each.group_id, each.name) for each in self.wanted.pipelines}
+        asked = {(each.group_id, each.name) for each in self.pipelines}
         rules: list[Rule] = []
-        for group_id, principal in sorted({(each.group_id, each.principal) for each in self.wanted.pipelines}):
+        for group_id, principal in sorted({(each.group_id, each.principal) for each in self.pipelines}):
             try:
-                found = on_record(self.session.kafka.settings, group_id)
+                found = pipelines_on_record(self.session.kafka.settings, group_id)
             except EosError as error:
                 raise RefusedError(
                     f"Which pipelines there are in group {group_id} is not known: {error.found}",
@@ -147,12 +123,12 @@ class AskedRights:
 
     def _needed_by_verbs(self, authorizer: Authorizer) -> list[Rule]:
         """What ``eos`` needs for the verbs that are not asked about, of those that the ACLs allow it as a whole."""
-        if not self.wanted.verbs:
+        if not self.request.verbs:
             return []
         tool = _tool(self.seen, self.facts, self.session.kafka.settings)
         by_acls = replace(authorizer, super_users=frozenset(), allows_without_acl=False)
         rules: list[Rule] = []
-        for verb in VERBS.keys() - set(self.wanted.verbs):
+        for verb in VERBS.keys() - set(self.request.verbs):
             its = tool_rules(tool, [verb])
             required = [rule for rule in its if rule.is_required]
             if all(finding.answer is Answer.ALLOWED for finding in judge(required, by_acls)):
@@ -165,9 +141,9 @@ class AskedRights:
             return [rule.acl for rule in self.rules]
         known = {each.name for each in self.facts.connectors}
         here = [name for name in connectors if name in known]
-        rules = self.facts.of_connectors(here).rules(prefixed=self.wanted.prefixed) if here else []
+        rules = self.facts.of_connectors(here).rules(prefixed=self.request.prefixed) if here else []
         found = [rule.acl for rule in rules]
-        principals = self.wanted.principals
+        principals = self.principals
         given = {each for each in (principals.producer, principals.admin) if each}
         for name in set(connectors) - known:
             gone = ConnectorFacts(self.seen.group_id, name, 0, self.seen.offsets_topic)
@@ -175,21 +151,23 @@ class AskedRights:
         return found
 
 
-@contextmanager
-def asked_rights(cluster: ConnectCluster, wanted: WantedRights) -> Iterator[AskedRights]:
+def asked_rights(session: ConnectSession, request: RightsRequest, connectors: Sequence[str] = ()) -> AskedRights:
     """Look at a cluster for the rights that are asked about. Changes nothing.
 
+    :param connectors: only of the clients of these; empty: of everything.
     :raises ConfigurationError: there is no such connector or verb; or a topic or a principal is not known.
     :raises UnreachableError: no broker answers.
     """
-    with ConnectSession(cluster) as session:
-        seen = look(session, wanted.topics)
-        facts = facts_of(seen, wanted.mode, wanted.principals, for_tasks_max=wanted.for_tasks_max)
-        chosen = facts.of_connectors(wanted.connectors) if wanted.connectors else facts
-        rules = replace(chosen, pipelines=tuple(wanted.pipelines)).rules(prefixed=wanted.prefixed)
-        if wanted.verbs:
-            rules += tool_rules(_tool(seen, facts, session.kafka.settings), _known(wanted.verbs))
-        yield AskedRights(session, seen, facts, wanted, rules)
+    given = (request.worker, request.producer, request.consumer, request.admin)
+    principals = Principals(*(name or None for name in given))
+    pipelines = interval_facts(request.pipelines, request.interval_principal)
+    seen = look(session)
+    facts = facts_of(seen, request.mode, principals, for_tasks_max=request.for_tasks_max)
+    chosen = facts.of_connectors(connectors) if connectors else facts
+    rules = replace(chosen, pipelines=pipelines).rules(prefixed=request.prefixed)
+    if request.verbs:
+        rules += tool_rules(_tool(seen, facts, session.kafka.settings), _known(request.verbs))
+    return AskedRights(session, seen, facts, request, principals, pipelines, tuple(connectors), rules)
 
 
 def interval_facts(pipelines: Iterable[str], principal: str) -> tuple[IntervalFacts, ...]:

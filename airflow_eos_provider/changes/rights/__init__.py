@@ -1,0 +1,1 @@
+"""Rights (ACLs): granted, and revoked."""
