@@ -1,6 +1,6 @@
-"""Real rolls of real workers by ``eos plan`` and ``eos apply``, and what happens when they are disturbed.
+"""Rolls of real workers up to enabled by ``eos plan`` and ``eos apply``, what disturbs them, and drift afterwards.
 
-Each test begins in the mode in which the one before it ends, so that few rolls only lead from test to test; a test that
+Each test begins in the mode in which the one before it ends, so that no roll only leads from test to test; a test that
 runs alone rolls there first.
 """
 
@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +22,35 @@ import yaml
 from confluent_kafka import Producer
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
-from airflow_eos_provider.connect.properties import parse
+from airflow_eos_provider.connect.mode_evidence import ModeVerdict, probe
+from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.kafka.read.reader import read_to_end
-from airflow_eos_provider.lab.lab import Lab, LabOptions
-from tests.seen import files, mode_of, modes, pids, starts
-from tests.waiting import wait_for
+from airflow_eos_provider.connect.topics.internal_topics import OFFSETS
+from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.rollout.check import Verdict
+from airflow_eos_provider.rollout.drift.watch import DriftWatch
+from airflow_eos_provider.rollout.hosts.machine.edited_file import digest
+from tests.integration.mode_evidence import Evidence, assert_told, without_file_and_log
+from tests.integration.offsets_cluster import FILE_SOURCE
+from tests.integration.rolling import append, assert_every_line_is_delivered, delivered, once_whole, rolling_lab
+from tests.seen import files, mode_of, modes, pids
+from tests.system.modes import bring_to
+from tests.waiting import until, wait_for
 
 #: Exit codes of ``eos``, see airflow_eos_provider/errors.py.
-REFUSED, GATE_FAILED = 3, 4
+REFUSED, GATE_FAILED, PAUSED = 3, 4, 5
 
-FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+#: Exit code of ``eos drift`` when something was found.
+FOUND = 1
+
+#: Requirement A17.
+NOTICED_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
-    """Two workers in disabled, with a file source that has three hundred lines to deliver."""
-    lab = lab_factory(
-        LabOptions(name="roll", workers=2, mode=Mode.DISABLED, rebalance_delay_ms=500, session_timeout_ms=6000)
-    )
-    lab.create_topic("lines", 1)
-    (lab.data_dir / "lines.txt").write_text("".join(f"line {n}\n" for n in range(300)), encoding="utf-8")
-    with ConnectRest(lab.connect_urls[0]) as rest:
-        config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "lines"}
-        rest.create("lines", {**config, "file": str(lab.data_dir / "lines.txt")})
-    return lab
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    """Two workers in disabled, with a file source."""
+    return rolling_lab(lab_factory, "roll", Mode.DISABLED)
 
 
 @pytest.fixture
@@ -50,42 +59,30 @@ def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
 
 
 @pytest.fixture
-def in_mode(eos: Any) -> Callable[[Mode], None]:
-    """Brings the group into a mode, by whatever rolls that takes."""
-
-    def bring(mode: Mode) -> None:
-        if {mode, *modes(eos.lab)} >= {Mode.DISABLED, Mode.ENABLED}:
-            bring(Mode.PREPARING)
-        if modes(eos.lab) != {mode}:
-            eos.roll(mode)
-
-    return bring
+def in_disabled(lab: Lab) -> None:
+    bring_to(lab, Mode.DISABLED)
 
 
-def append(lab: Lab, lines: range) -> None:
-    with (lab.data_dir / "lines.txt").open("a", encoding="utf-8") as file:
-        file.writelines(f"line {n}\n" for n in lines)
+#: Needs two workers in disabled.
+from_disabled = pytest.mark.usefixtures("in_disabled")
 
 
-def states(rest: ConnectRest, connector: str) -> list[str]:
-    status = rest.statuses().get(connector)  # absent until the worker that was asked has read of it
-    return [task.state for task in status.tasks] if status else []
+@from_disabled
+def test_without_file_and_log_only_the_leader_tells_disabled_from_preparing(lab: Lab) -> None:
+    assert_told(lab, Mode.DISABLED)
+    evidence = Evidence(lab)
+    leader = evidence.leader()
+    for worker_id, mode in evidence.modes(without_file_and_log).items():
+        known = worker_id == leader and not evidence.has_leaders_id()
+        assert mode.verdict is (ModeVerdict.DISABLED if known else ModeVerdict.UNKNOWN), mode.reason
+    with ConnectRest(lab.connect_urls[0]) as rest:  # a worker is asked, and nothing is created
+        before = rest.connectors()
+        assert probe(rest).runs_exactly_once is False
+        assert rest.connectors() == before
 
 
-def on(rest: ConnectRest, connector: str) -> list[tuple[str, str]]:
-    """Where each task of a connector is, and its state."""
-    status = rest.statuses().get(connector)
-    return [(task.worker_id, task.state) for task in status.tasks] if status else []
-
-
-def lines(lab: Lab) -> set[str]:
-    """The different lines that readers of committed records get (Connect writes each as a JSON string with schema)."""
-    records = read_to_end(lab.cluster().kafka, "lines").records
-    return {re.sub(r'.*"(line \d+)".*', r"\1", (record.value or b"").decode()) for record in records}
-
-
-def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Any, in_mode: Callable[[Mode], None]) -> None:
-    in_mode(Mode.DISABLED)
+@from_disabled
+def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Any) -> None:
     plan = eos.plan(Mode.PREPARING)
     edited = lab.cluster().workers[1].config
     assert edited is not None
@@ -100,11 +97,9 @@ def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Any, in_
         edited.write_bytes(original)
 
 
-def test_a_worker_that_does_not_start_in_the_new_mode_is_put_back(
-    lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
-) -> None:
+@from_disabled
+def test_a_worker_that_does_not_start_in_the_new_mode_is_put_back(lab: Lab, eos: Any) -> None:
     """Each start command is wrapped by a script that refuses preparing, as an operator's own check might."""
-    in_mode(Mode.DISABLED)
     document = yaml.safe_load(lab.cluster_file.read_text(encoding="utf-8"))
     for worker in document["workers"]:
         script = (
@@ -123,90 +118,56 @@ def test_a_worker_that_does_not_start_in_the_new_mode_is_put_back(
     assert modes(lab) == {Mode.DISABLED}
 
 
-def test_a_stopped_worker_stays_stopped_and_joins_in_the_new_mode(
-    lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
-) -> None:
-    in_mode(Mode.DISABLED)
-    runs, stopped = (worker.worker_id for worker in lab.cluster().workers)
-    made_before = eos.plan(Mode.PREPARING)
-    before = starts(lab)
-    lab.stop_worker(1)
-    moved = eos.run("apply", "--plan", made_before, "--allow-downtime", expect=REFUSED)
-    assert f"mode of {stopped}: disabled, now stopped" in moved.stderr
-
-    plan = json.loads(eos.run("plan", "--to", Mode.PREPARING, "--allow-downtime", "--json").stdout)
-    assert {worker["worker_id"]: worker["mode"] for worker in plan["workers"]} == {runs: "disabled", stopped: "stopped"}
-    eos.run("apply", "--plan", plan["hash"], "--allow-downtime")
-    assert starts(lab) == {runs: before[runs] + 1, stopped: before[stopped]}
-    assert lab.worker_process(1) is None
-    assert parse(files(lab)[stopped])[MODE_PROPERTY] == "preparing"
-
-    lab.start_worker(1)
-    assert modes(lab) == {Mode.PREPARING}
-    assert json.loads(eos.run("plan", "--to", Mode.PREPARING, "--json").stdout)["nothing_to_do"]
-
-
-@pytest.mark.first
-def test_a_group_rolls_up_to_enabled_and_back_without_losing_a_line(
-    lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
-) -> None:
-    """On the way up its task is fenced, which fails it: the gate restarts it, once."""
-    in_mode(Mode.PREPARING)
+@from_disabled
+def test_a_killed_roll_is_closed_by_abort_and_held_by_pause(lab: Lab, eos: Any) -> None:
+    """No controller carries it out: abort closes it at once, a pause waits for the one that takes it up."""
+    plan = eos.plan(Mode.PREPARING)
+    kill_in_mid_roll(eos, "--plan", plan)
+    assert json.loads(eos.run("rollout", "show", "--json").stdout)["state"] == "interrupted"
+    drift = eos.run("drift", "--exit-code", expect=FOUND).stdout
+    assert "no controller carries it out" in drift
+    assert "eos rollout resume" in drift
+    assert json.loads(eos.run("rollout", "pause", "--json").stdout)["answered"] is False
     before = pids(lab)
-    progress = roll_up_with_a_fenced_task(lab, eos)
-    assert progress.count("lines: a task failed (fenced); restarting its failed tasks once.") == 1
-    assert modes(lab) == {Mode.ENABLED}
-    for number, target in enumerate((Mode.PREPARING, Mode.DISABLED), start=2):
-        append(lab, range(1000 * number, 1000 * number + 100))
-        report = eos.roll(target)
-        assert report["to"] == target
-        assert {worker["mode"] for worker in report["workers"]} == {target}
-        assert modes(lab) == {target}
-    assert not set(before.values()) & set(pids(lab).values()), "a worker was never restarted"
-    written = (lab.data_dir / "lines.txt").read_text(encoding="utf-8").splitlines()
-    assert len(written) == len(set(written)) == 600
-    wait_for("every line is delivered", lambda: lines(lab) >= set(written))
-    assert lines(lab) == set(written)
-    for worker in lab.cluster().workers:
-        assert worker.config is not None
-        assert parse(worker.config.read_bytes())[MODE_PROPERTY] == "disabled"
+    assert "asked for pause" in eos.run("apply", "--plan", plan, expect=PAUSED).stderr
+    assert pids(lab) == before
+    refused = eos.run("apply", expect=REFUSED).stderr  # it offers the plan of the unfinished rollout
+    offered = shlex.split(refused.splitlines()[-1].partition(":  ")[2])
+    assert offered == ["eos", "apply", "--plan", plan[:12], "--cluster", str(lab.cluster_file)]
+    kill_in_mid_roll(eos, "--yes")  # applied after the answer, it goes on
+    assert json.loads(eos.run("rollout", "abort", "--json").stdout)["state"] == "aborted"
+    assert pids(lab) == before
+    assert modes(lab) == {Mode.DISABLED}
 
 
-def roll_up_with_a_fenced_task(lab: Lab, eos: Any) -> str:
-    """Roll to enabled; in the second worker's restart another producer takes the transactional id of the task.
-
-    The roll is suspended meanwhile, so that its last gate sees the task that has failed.
-
-    :returns: the progress from then on.
-    """
-    roll = eos.start("apply", "--plan", eos.plan(Mode.ENABLED))
-    with eos.line_in_log(roll, r"gate passed") as line, eos.line_in_log(roll, r"stopping pid"):
-        enabled = next(worker for worker in lab.cluster().workers if f"{worker.worker_id}: gate passed" in line)
-        with eos.suspended(roll), ConnectRest(enabled.url, retry_seconds=20) as rest:
-            wait_for(
-                "the task runs on the enabled worker", lambda: on(rest, "lines") == [(enabled.worker_id, "RUNNING")]
-            )
-            append(lab, range(1000, 1050))
-            wait_for("the task has written in a transaction", lambda: "line 1049" in lines(lab))
-            thief = Producer(
-                {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"{lab.group_id}-lines-0"}
-            )
-            thief.init_transactions(60)
-            append(lab, range(1050, 1100))
-            wait_for("the task fails", lambda: states(rest, "lines") == ["FAILED"])
-        _, progress = roll.communicate(timeout=300)
-    assert roll.returncode == 0, progress
-    return str(progress)
+@from_disabled
+def test_an_unknown_member_that_joins_in_mid_roll_pauses_it(lab: Lab, eos: Any) -> None:
+    plan = eos.plan(Mode.PREPARING)
+    first = eos.start("apply", "--plan", plan)
+    with eos.line_in_log(first, r"stopping pid"):
+        with eos.suspended(first):
+            drift = json.loads(eos.run("drift", "--exit-code", "--json").stdout)
+            assert (drift["verdict"], bool(drift["expected"]["rollout_under_way"])) == ("pass", True)
+            unknown = lab.add_worker(listed=False)  # healthy, so it has joined
+        _, errors = first.communicate(timeout=300)
+    try:
+        assert first.returncode == PAUSED, errors
+        assert lab.connect_urls[unknown].removeprefix("http://") in errors
+        assert len(modes(lab)) == 2, "the roll went on beside an unknown member"
+    finally:
+        lab.stop_worker(unknown)
+    once_whole(lab)
+    eos.run("apply", "--plan", plan)
+    assert modes(lab) == {Mode.PREPARING}
+    eos.run("drift", "--exit-code")
 
 
-def test_a_failing_gate_puts_the_workers_file_back_and_stops(
-    lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
-) -> None:
+def test_a_failing_gate_puts_the_workers_file_back_and_stops(lab: Lab, eos: Any) -> None:
     """A transaction timeout above the broker's limit does no harm until tasks write in transactions: then they fail.
 
     A plan is refused for it; here the connector is changed after the plan.
     """
-    in_mode(Mode.PREPARING)
+    bring_to(lab, Mode.PREPARING)
     lab.create_topic("doomed", 1)
     file = str(lab.data_dir / "lines.txt")
     config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "file": file, "topic": "doomed"}
@@ -228,3 +189,196 @@ def test_a_failing_gate_puts_the_workers_file_back_and_stops(
     finally:
         with ConnectRest(lab.connect_urls[0]) as rest:
             rest.delete("doomed")
+
+
+@pytest.mark.first
+def test_a_group_rolls_up_to_enabled_without_losing_a_line_although_its_task_is_fenced(lab: Lab, eos: Any) -> None:
+    """The fenced task fails: the gate restarts it, once."""
+    bring_to(lab, Mode.PREPARING)
+    assert_told(lab, Mode.PREPARING)
+    before = pids(lab)
+    progress = roll_up_with_a_fenced_task(lab, eos)
+    assert progress.count("lines: a task failed (fenced); restarting its failed tasks once.") == 1
+    assert not set(before.values()) & set(pids(lab).values()), "a worker was never restarted"
+    append(lab)
+    assert_every_line_is_delivered(lab)
+    assert_told(lab, Mode.ENABLED)
+
+
+def roll_up_with_a_fenced_task(lab: Lab, eos: Any) -> str:
+    """Roll to enabled; in the second worker's restart another producer takes the transactional id of the task.
+
+    The roll is suspended meanwhile, so that its last gate sees the task that has failed.
+
+    :returns: the progress from then on.
+    """
+    roll = eos.start("apply", "--plan", eos.plan(Mode.ENABLED))
+    with eos.line_in_log(roll, r"gate passed") as line, eos.line_in_log(roll, r"stopping pid"):
+        enabled = next(worker for worker in lab.cluster().workers if f"{worker.worker_id}: gate passed" in line)
+        with eos.suspended(roll), ConnectRest(enabled.url, retry_seconds=20) as rest:
+            wait_for(
+                "the task runs on the enabled worker", lambda: on(rest, "lines") == [(enabled.worker_id, "RUNNING")]
+            )
+            last = append(lab)
+            wait_for("the task has written in a transaction", lambda: last in delivered(lab))
+            thief = Producer(
+                {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"{lab.group_id}-lines-0"}
+            )
+            thief.init_transactions(60)
+            append(lab)
+            wait_for("the task fails", lambda: states(rest, "lines") == ["FAILED"])
+        _, progress = roll.communicate(timeout=300)
+    assert roll.returncode == 0, progress
+    return str(progress)
+
+
+def states(rest: ConnectRest, connector: str) -> list[str]:
+    status = rest.statuses().get(connector)  # absent until the worker that was asked has read of it
+    return [task.state for task in status.tasks] if status else []
+
+
+def on(rest: ConnectRest, connector: str) -> list[tuple[str, str]]:
+    """Where each task of a connector is, and its state."""
+    status = rest.statuses().get(connector)
+    return [(task.worker_id, task.state) for task in status.tasks] if status else []
+
+
+@pytest.fixture
+def enabled(lab: Lab, eos: Any) -> Any:
+    """``eos`` before two workers that a rollout has enabled, and that have not drifted since."""
+    bring_to(lab, Mode.ENABLED)
+    with DriftWatch(lab.cluster()) as watch:
+        drift = watch.look()
+    assert (drift.verdict, drift.expected.modes) == (Verdict.PASS, frozenset({Mode.ENABLED})), drift.describe()
+    assert drift.expected.source.startswith("rollout ")
+    return eos
+
+
+@pytest.fixture
+def watch(enabled: Any) -> Iterator[Watch]:
+    """``eos drift --watch``, started while nothing has drifted."""
+    with Watch.over(enabled) as watch:
+        yield watch
+
+
+class Watch:
+    """A watch that has looked once and found nothing."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    @classmethod
+    @contextmanager
+    def over(cls, eos: Any) -> Iterator[Watch]:
+        process = eos.start("drift", "--exit-code", "--watch", "1", "--json")
+        try:
+            assert process.stderr is not None
+            first = process.stderr.readline()
+            assert "is as expected" in first, first
+            yield cls(process)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    def notices(self, since: float, *, kind: str, subject: str) -> dict[str, Any]:
+        """The finding that it ends with, in time.
+
+        :param since: when the drift came about, by the monotonic clock.
+        """
+        output, errors = self.process.communicate(timeout=since + NOTICED_SECONDS - time.monotonic())
+        assert self.process.returncode == FOUND, errors
+        answer: dict[str, Any] = json.loads(output)
+        (finding,) = (f for f in answer["findings"] if (f["kind"], f["subject"]) == (kind, subject))
+        assert finding["remedy"]
+        return dict(finding)
+
+
+def test_a_stale_worker_in_disabled_that_is_not_described_is_noticed(lab: Lab, eos: Any, watch: Watch) -> None:
+    since = time.monotonic()
+    stale = lab.add_worker(mode=Mode.DISABLED, listed=False, wait=False)
+    try:
+        worker_id = lab.connect_urls[stale].removeprefix("http://")
+        finding = watch.notices(since, kind="unknown member", subject=worker_id)
+        lab.start_worker(stale)  # until it answers
+        looks: list[str] = []
+
+        def tells_its_mode() -> bool:
+            """A worker that has just started may answer too late at first."""
+            looks.append(eos.run("drift", "--exit-code", expect=FOUND).stdout)
+            return "; it runs " in looks[-1]
+
+        until(tells_its_mode, "what the stale worker runs", seconds=60)
+        shown = looks[-1]
+    finally:
+        lab.stop_worker(stale)
+    assert "not in the cluster file" in finding["what"]
+    assert "it runs disabled or preparing, not enabled" in shown
+    assert "there is no exactly-once while it is in the group" in shown
+    assert f"{MODE_PROPERTY}=enabled" in shown
+
+
+def test_an_edited_file_is_noticed_before_its_worker_restarts_and_after_it_and_can_be_accepted(
+    lab: Lab, eos: Any, watch: Watch
+) -> None:
+    worker = lab.cluster().workers[0]
+    assert worker.config is not None
+    original = worker.config.read_bytes()
+    try:
+        since = time.monotonic()
+        worker.config.write_bytes(set_property(original, MODE_PROPERTY, "disabled"))
+        finding = watch.notices(since, kind="edited file", subject=worker.worker_id)
+        assert "join as disabled at its next start" in finding["what"]
+        assert finding["what"].count("SHA-256") == 1
+
+        for topic, found, checked, planned in (
+            ("others", "the workers differ in offset.storage.topic", 1, 3),
+            ("${file:/f:topic}", "a config provider supplies offset.storage.topic", 5, 5),
+        ):
+            worker.config.write_bytes(set_property(original, OFFSETS, topic))
+            assert found in eos.run("status", "--exit-code", expect=1).stdout
+            assert found in eos.run("preflight", expect=checked).stdout
+            assert found in eos.run("plan", "--to", "preparing", expect=planned).stderr
+            assert ('"kind": "internal topics"' in eos.run("drift", "--exit-code", "--json", expect=FOUND).stdout) == (
+                planned == 3
+            )
+        worker.config.write_bytes(set_property(original, MODE_PROPERTY, "disabled"))
+
+        restart(lab, 0)
+        shown = eos.run("drift", "--exit-code", expect=FOUND).stdout
+        assert f"{worker.worker_id} runs disabled, expected is enabled" in shown
+
+        meant = original + b"# a remark\n"
+        worker.config.write_bytes(meant)
+        restart(lab, 0)
+        assert "is not as rollout" in eos.run("drift", "--exit-code", expect=FOUND).stdout
+        eos.run("drift", "--exit-code", "--accept", digest(meant))
+    finally:
+        worker.config.write_bytes(original)
+        restart(lab, 0)
+    eos.run("drift", "--exit-code")
+
+
+def restart(lab: Lab, index: int) -> None:
+    lab.stop_worker(index)
+    lab.start_worker(index)
+
+
+def test_a_worker_that_is_gone_is_noticed(lab: Lab, eos: Any, watch: Watch) -> None:
+    worker_id = lab.cluster().workers[1].worker_id
+    since = time.monotonic()
+    lab.stop_worker(1, kill=True)
+    try:
+        watch.notices(since, kind="missing worker", subject=worker_id)  # it may be no member before its process ends
+        found = json.loads(eos.run("drift", "--exit-code", "--json", expect=FOUND).stdout)["findings"]
+    finally:
+        lab.start_worker(1)
+    (finding,) = (one for one in found if (one["kind"], one["subject"]) == ("missing worker", worker_id))
+    assert "does not run" in finding["what"]
+    assert "start it again" in finding["remedy"]
+
+
+def kill_in_mid_roll(eos: Any, *options: str) -> None:
+    process = eos.start("apply", *options)
+    with eos.line_in_log(process, r"checks pass"):
+        process.send_signal(signal.SIGKILL)

@@ -1,48 +1,65 @@
-"""``eos rollout``: a roll of real workers paused, resumed, aborted and taken back, and an unknown member that joins."""
+"""Rolls of real workers down from enabled: aborted, deferred, paused and taken back, and one beside a stopped worker.
+
+Each test begins in the mode in which the one before it ends; a test that runs alone rolls there first.
+"""
 
 from __future__ import annotations
 
 import json
-import shlex
-import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.mode_evidence import ModeVerdict
+from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.errors import FencedError, LeaseHeldError, RolloutPausedError, StopRequestedError
+from airflow_eos_provider.journal.journal import ask, read_journal
 from airflow_eos_provider.journal.name import journal_topic
-from airflow_eos_provider.journal.records import RolloutState
+from airflow_eos_provider.journal.records import Request, RequestKind, RolloutState
 from airflow_eos_provider.journal.topic import prepare_journal
 from airflow_eos_provider.kafka.clients import ClientErrors, quiet_producer
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.operators.connect_close import ConnectCloseOperator, ConnectClosePlanOperator
+from airflow_eos_provider.rollout.act import at_gate
+from airflow_eos_provider.rollout.act.handover import GateLook
+from airflow_eos_provider.rollout.act.roll import Roll
+from airflow_eos_provider.rollout.controller import Controller
+from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.observation import Observation
-from airflow_eos_provider.rollout.observe.observer import Observer
+from airflow_eos_provider.rollout.outcome import RolloutReport
+from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.settings import RolloutSettings
+from tests.integration.mode_evidence import Evidence, assert_told, without_log
 from tests.integration.offsets_cluster import FILE_SOURCE
-from tests.seen import files, modes, pid_of, pids
+from tests.integration.rolling import append, assert_every_line_is_delivered, once_whole, rolling_lab
+from tests.seen import files, modes, pid_of, pids, starts
+from tests.system.modes import bring_to
 from tests.waiting import until
 
 #: Exit codes of ``eos``, see airflow_eos_provider/errors.py.
 REFUSED, PAUSED = 3, 5
 
-
 #: A rollout of long ago that a newer version of the package has written; all verbs work beside it.
 NEWER = "20200101T000000-preparing-newer"
+
+TASK = "upgrade/manual/roll_preparing"
+ANOTHER = "upgrade/another run/roll_preparing"
+SETTINGS = RolloutSettings(poll_interval_seconds=0.3, hold_seconds=2.0)
 
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    lab = lab_factory(
-        LabOptions(name="verbs", workers=2, mode=Mode.DISABLED, rebalance_delay_ms=500, session_timeout_ms=6000)
-    )
+    """Two workers in enabled, with a file source."""
+    lab = rolling_lab(lab_factory, "verbs", Mode.ENABLED)
     kafka = lab.cluster().kafka
     prepare_journal(kafka, lab.group_id, print)
     document = {"schema": 2, "rollout_id": NEWER, "state": "running", "started_at": 1.0, "waves": [["w1"], ["w2"]]}
@@ -58,37 +75,177 @@ def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
     return eos_of(lab, tmp_path)
 
 
-@pytest.fixture
-def in_disabled(lab: Lab, eos: Any) -> None:
-    if modes(lab) != {Mode.DISABLED}:
-        eos.roll(Mode.DISABLED)
-
-
-#: Needs two workers in disabled.
-from_disabled = pytest.mark.usefixtures("in_disabled")
-
-
-@from_disabled
-def test_a_killed_roll_is_closed_by_abort_and_held_by_pause(lab: Lab, eos: Any) -> None:
-    """No controller carries it out: abort closes it at once, a pause waits for the one that takes it up."""
-    plan = eos.plan(Mode.PREPARING)
-    kill_in_mid_roll(eos, "--plan", plan)
-    assert json.loads(eos.run("rollout", "show", "--json").stdout)["state"] == "interrupted"
-    assert json.loads(eos.run("rollout", "pause", "--json").stdout)["answered"] is False
+def test_a_roll_aborted_from_airflow_stops_where_it_is_and_is_never_taken_up(
+    lab: Lab, eos: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring_to(lab, Mode.ENABLED)
+    workers = [{"url": url} for url in lab.connect_urls]
+    extra = {"bootstrap_servers": lab.bootstrap_servers, "group_id": lab.group_id, "workers": workers}
+    connection = json.dumps({"conn_type": "kafka_connect", "extra": extra})
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_CONNECT_DEFAULT", connection)
+    first = eos.start("apply", "--plan", eos.plan(Mode.PREPARING))
+    closed, errors = closed_in_the_first_restart(eos, first)
+    assert first.returncode == PAUSED, errors
+    assert "asked for abort: wrong cluster" in errors
+    rollout = read_journal(lab.cluster().kafka, lab.group_id).rollouts[closed["closed"]]
+    assert rollout.state is RolloutState.ABORTED
+    whole = once_whole(lab)
+    through = [worker.worker_id for worker in whole.workers if worker.mode.verdict.mode is Mode.PREPARING]
+    assert closed["half_done"] == through
+    assert {worker.mode.verdict.mode for worker in whole.workers} == {Mode.ENABLED, Mode.PREPARING}
+    wanted = ["preparing" if worker.worker_id in through else "enabled" for worker in lab.cluster().workers]
+    assert Evidence(lab).verdicts() == wanted
     before = pids(lab)
-    assert "asked for pause" in eos.run("apply", "--plan", plan, expect=PAUSED).stderr
+    assert "cannot be resumed" in eos.run("rollout", "resume", expect=REFUSED).stderr
+    assert "nothing to stop" in eos.run("rollout", "abort", expect=REFUSED).stderr
     assert pids(lab) == before
-    refused = eos.run("apply", expect=REFUSED).stderr  # it offers the plan of the unfinished rollout
-    offered = shlex.split(refused.splitlines()[-1].partition(":  ")[2])
-    assert offered == ["eos", "apply", "--plan", plan[:12], "--cluster", str(lab.cluster_file)]
-    kill_in_mid_roll(eos, "--yes")  # applied after the answer, it goes on
-    assert json.loads(eos.run("rollout", "abort", "--json").stdout)["state"] == "aborted"
-    assert pids(lab) == before
-    assert modes(lab) == {Mode.DISABLED}
+    eos.run("rollout", "undo", "--yes")
+    assert modes(lab) == {Mode.ENABLED}
 
 
-@from_disabled
+@pytest.fixture
+def every_gate_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that would hold at its first look, where a worker starts in less time than a look takes."""
+    begin, holds = Roll._begin_or_take_up, at_gate.holds_remotely
+    is_new = False
+    monkeypatch.setattr(at_gate, "HOST_LOOK_SECONDS", 600.0)  # else a gate that takes a minute is handed over again
+
+    def begin_or_take_up(roll: Roll, worker_id: str | None, observation: Observation) -> tuple[GateState, bool]:
+        nonlocal is_new
+        gate, hands_over = begin(roll, worker_id, observation)
+        is_new = not gate.looked_at
+        return gate, hands_over
+
+    monkeypatch.setattr(Roll, "_begin_or_take_up", begin_or_take_up)
+    monkeypatch.setattr(at_gate, "holds_remotely", lambda *look: not is_new and holds(*look))
+
+
+def process_of(lab: Lab, task: str = TASK) -> Controller:
+    """A new process of the task knows nothing of the one before; a new controller stands for it here."""
+    return Controller(lab.cluster(), settings=SETTINGS, task=task)
+
+
+def wait_elsewhere(lab: Lab, wait: GateState, until: str = "") -> tuple[str, GateState]:
+    """What a trigger does, until it has a reason to resume the task."""
+    look = GateLook(lab.cluster(), GateState.from_dict(wait.to_dict()), TASK)
+    deadline = time.monotonic() + 600
+    while (reason := look.look()) is None:
+        assert time.monotonic() < deadline, look.status_line
+        time.sleep(0.3)
+    assert until in reason
+    return reason, GateState.from_dict(look.gate.to_dict())
+
+
+def more(before: dict[str, int], lab: Lab) -> set[int]:
+    """How often each worker was started since."""
+    return {count - before[worker] for worker, count in starts(lab).items()}
+
+
+def planned(lab: Lab, target: Mode) -> Plan:
+    return process_of(lab).plan(target)
+
+
+def with_its_time_over(wait: GateState) -> GateState:
+    """As after an hour without a look: what was seen before it is no hold any more."""
+    past = time.time() - 3600
+    return replace(wait, deadline=past, latest_deadline=past, looked_at=past)
+
+
+def restarts(gates: list[GateState]) -> list[float]:
+    return [gate.restart_id for gate in gates if gate.worker_id]
+
+
+@pytest.mark.usefixtures("every_gate_is_handed_over")
+def test_a_task_that_is_asked_to_stop_or_taken_over_while_deferred_does_no_more(lab: Lab) -> None:
+    bring_to(lab, Mode.ENABLED)
+    plan, before = planned(lab, Mode.PREPARING), starts(lab)
+    kafka = lab.cluster().kafka
+    wait = process_of(lab).advance(plan)
+    assert isinstance(wait, GateState)
+
+    # An operator takes a worker out of the description meanwhile: the roll pauses and says so.
+    described = lab.cluster()
+    without = replace(described, workers=described.workers[:1])
+    gone = described.workers[1].worker_id
+    reason = GateLook(without, wait, TASK).look()
+    assert reason is not None
+    assert f"{gone} is part of the plan and no longer described" in reason
+    with pytest.raises(RolloutPausedError, match=f"{gone} is part of the plan .* add them to the cluster file"):
+        Controller(without, settings=SETTINGS, task=TASK).go_on(plan, wait)
+    assert read_journal(kafka, lab.group_id).rollouts[wait.rollout_id].state is RolloutState.PAUSED
+
+    wait = process_of(lab).advance(plan)
+    assert isinstance(wait, GateState)
+    ask(kafka, lab.group_id, Request(wait.rollout_id, RequestKind.PAUSE, time.time(), "ann", "lunch"))
+    _, waited = wait_elsewhere(lab, wait, until="ann asked for pause: lunch")
+    with pytest.raises(StopRequestedError, match="lunch"):
+        process_of(lab).go_on(plan, waited)
+    assert read_journal(kafka, lab.group_id).rollouts[wait.rollout_id].state is RolloutState.PAUSED
+
+    # Applied again it goes on, until another task takes over by force.
+    wait = process_of(lab).advance(plan)
+    assert isinstance(wait, GateState)
+    taken = process_of(lab, task=ANOTHER).advance(plan, take_over=True)
+    assert isinstance(taken, GateState)
+    wait_elsewhere(lab, replace(wait, look_at=time.time() + 60), until="taken over")
+    with pytest.raises(FencedError, match="while this task was deferred"):
+        process_of(lab).go_on(plan, wait)
+    Controller(lab.cluster(), settings=SETTINGS, task=ANOTHER).apply(plan)
+    assert more(before, lab) == {1}
+
+    # The other one has done what this task was for, and it holds.
+    late = process_of(lab).go_on(plan, wait)
+    assert isinstance(late, RolloutReport)
+    assert (late.rollout_id, late.resumed) == (wait.rollout_id, True)
+    assert more(before, lab) == {1}
+
+
+@pytest.mark.first
+@pytest.mark.usefixtures("every_gate_is_handed_over")
+def test_a_roll_in_pieces_restarts_each_worker_once_and_no_other_controller_may_act(lab: Lab) -> None:
+    bring_to(lab, Mode.PREPARING)
+    append(lab)
+    plan, before = planned(lab, Mode.DISABLED), starts(lab)
+    outcome = process_of(lab).advance(plan)
+    assert isinstance(outcome, GateState)
+
+    # No process acts now, and none but the task's may.
+    lease = read_journal(lab.cluster().kafka, lab.group_id).lease
+    assert lease is not None
+    assert lease.belongs_to(TASK)
+    assert lease.expires_at > outcome.latest_deadline
+    with pytest.raises(LeaseHeldError, match=f"the deferred task {TASK}"):
+        process_of(lab, task=ANOTHER).advance(plan)
+    with pytest.raises(LeaseHeldError, match="waiting for"):
+        Controller(lab.cluster()).apply(plan)
+
+    gates: list[GateState] = []
+    while isinstance(outcome, GateState):
+        gates.append(outcome)
+        assert len(gates) < 10, "the same gate comes back"
+        _, waited = wait_elsewhere(lab, outcome)
+        if len(restarts(gates)) == 2:
+            waited = with_its_time_over(waited)
+        outcome = process_of(lab).go_on(plan, waited)
+
+    assert more(before, lab) == {1}
+    assert [worker.mode for worker in outcome.workers] == [Mode.DISABLED, Mode.DISABLED]
+    assert not outcome.resumed
+    # Each restart was waited for elsewhere, once: what comes back is good for the gate.
+    assert len(restarts(gates)) == len(set(restarts(gates))) == 2
+    journal = read_journal(lab.cluster().kafka, lab.group_id)
+    assert [event.what for event in journal.events[outcome.rollout_id]] == ["begun", "done"]
+    assert journal.lease is not None
+    assert journal.lease.released
+
+    append(lab)
+    assert_every_line_is_delivered(lab)
+    # The leader's transactional id is still there, which must not pass for a leader that uses it.
+    assert_told(lab, Mode.DISABLED, leader_left_its_id=True)
+
+
 def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: Lab, eos: Any) -> None:
+    bring_to(lab, Mode.DISABLED)
     original = files(lab)
     first = eos.start("apply", "--plan", eos.plan(Mode.PREPARING), "--reason", "exactly once")
     answer, errors = answer_in_the_first_restart(eos, first, "pause", "lunch")
@@ -134,51 +291,6 @@ def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: L
     assert "not understood" in eos.run("rollout", "list").stdout
     for verb in ("show", "pause", "resume", "abort", "undo"):
         assert f"Rollout {NEWER} has a record" in eos.run("rollout", verb, NEWER, expect=REFUSED).stderr
-
-
-@from_disabled
-def test_a_roll_aborted_from_airflow_stops_where_it_is_and_is_never_taken_up(
-    lab: Lab, eos: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workers = [{"url": url} for url in lab.connect_urls]
-    extra = {"bootstrap_servers": lab.bootstrap_servers, "group_id": lab.group_id, "workers": workers}
-    connection = json.dumps({"conn_type": "kafka_connect", "extra": extra})
-    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_CONNECT_DEFAULT", connection)
-    first = eos.start("apply", "--plan", eos.plan(Mode.PREPARING))
-    closed, errors = closed_in_the_first_restart(eos, first)
-    assert first.returncode == PAUSED, errors
-    assert "asked for abort: wrong cluster" in errors
-    rollout = read_journal(lab.cluster().kafka, lab.group_id).rollouts[closed["closed"]]
-    assert rollout.state is RolloutState.ABORTED
-    whole = once_whole(lab)
-    through = [worker.worker_id for worker in whole.workers if worker.mode.verdict.mode is Mode.PREPARING]
-    assert closed["half_done"] == through
-    assert {worker.mode.verdict.mode for worker in whole.workers} == {Mode.DISABLED, Mode.PREPARING}
-    before = pids(lab)
-    assert "cannot be resumed" in eos.run("rollout", "resume", expect=REFUSED).stderr
-    assert "nothing to stop" in eos.run("rollout", "abort", expect=REFUSED).stderr
-    assert pids(lab) == before
-    eos.run("rollout", "undo", "--yes")
-    assert modes(lab) == {Mode.DISABLED}
-
-
-@from_disabled
-def test_an_unknown_member_that_joins_in_mid_roll_pauses_it(lab: Lab, eos: Any) -> None:
-    plan = eos.plan(Mode.PREPARING)
-    first = eos.start("apply", "--plan", plan)
-    with eos.line_in_log(first, r"stopping pid"):
-        with eos.suspended(first):
-            unknown = lab.add_worker(listed=False)  # healthy, so it has joined
-        _, errors = first.communicate(timeout=300)
-    try:
-        assert first.returncode == PAUSED, errors
-        assert lab.connect_urls[unknown].removeprefix("http://") in errors
-        assert len(modes(lab)) == 2, "the roll went on beside an unknown member"
-    finally:
-        lab.stop_worker(unknown)
-    once_whole(lab)
-    eos.run("apply", "--plan", plan)
-    assert modes(lab) == {Mode.PREPARING}
 
 
 def answer_in_the_first_restart(eos: Any, roll: Any, verb: str, reason: str) -> tuple[dict[str, Any], str]:
@@ -240,19 +352,47 @@ def no_other_change_begins(lab: Lab, eos: Any, rollout_id: str) -> None:
         rest.delete(name)
 
 
-def kill_in_mid_roll(eos: Any, *options: str) -> None:
-    process = eos.start("apply", *options)
-    with eos.line_in_log(process, r"checks pass"):
-        process.send_signal(signal.SIGKILL)
+def test_a_file_newer_than_its_process_is_a_disagreement(lab: Lab) -> None:
+    bring_to(lab, Mode.DISABLED)
+    evidence = Evidence(lab)
+    first = next(iter(evidence.hosts))
+    config = evidence.cluster.worker(first).config
+    assert config is not None
+    original = config.read_bytes()
+    try:
+        evidence.hosts[first].edit({MODE_PROPERTY: "preparing"}, expect=evidence.hosts[first].observe().digest or "")
+        mode = evidence.modes()[first]
+        blind = evidence.modes(without_log)[first]
+        leader_tells = evidence.leader() == first and not evidence.has_leaders_id()
+    finally:
+        config.write_bytes(original)
+    assert mode.verdict is ModeVerdict.DISABLED
+    assert mode.joins_as is Mode.PREPARING
+    (sentence,) = mode.disagreements
+    assert "a restart will change the mode" in sentence
+    assert blind.verdict is (ModeVerdict.DISABLED if leader_tells else ModeVerdict.UNKNOWN), blind.reason
 
 
-def once_whole(lab: Lab, seconds: float = 600.0) -> Observation:
-    """The group as soon as every listed worker is a healthy member in a known mode again, and it has a leader."""
-    deadline = time.monotonic() + seconds
-    while True:
-        seen = Observer(lab.cluster()).observe()
-        known = all(w.is_healthy and w.worker_id in seen.members and w.mode.verdict.mode for w in seen.workers)
-        if seen.leader_id and known:
-            return seen
-        assert time.monotonic() < deadline, "the group did not become whole"
-        time.sleep(0.3)
+def test_a_stopped_worker_stays_stopped_and_joins_in_the_new_mode(lab: Lab, eos: Any) -> None:
+    bring_to(lab, Mode.DISABLED)
+    runs, stopped = (worker.worker_id for worker in lab.cluster().workers)
+    made_before = eos.plan(Mode.PREPARING)
+    before = starts(lab)
+    lab.stop_worker(1)
+    moved = eos.run("apply", "--plan", made_before, "--allow-downtime", expect=REFUSED)
+    assert f"mode of {stopped}: disabled, now stopped" in moved.stderr
+
+    plan = json.loads(eos.run("plan", "--to", Mode.PREPARING, "--allow-downtime", "--json").stdout)
+    assert {worker["worker_id"]: worker["mode"] for worker in plan["workers"]} == {runs: "disabled", stopped: "stopped"}
+    eos.run("apply", "--plan", plan["hash"], "--allow-downtime")
+    assert starts(lab) == {runs: before[runs] + 1, stopped: before[stopped]}
+    assert lab.worker_process(1) is None
+    assert parse(files(lab)[stopped])[MODE_PROPERTY] == "preparing"
+    evidence = Evidence(lab).modes()[stopped]
+    assert evidence.verdict is ModeVerdict.UNKNOWN
+    assert evidence.reason.startswith("stopped; will join as preparing")
+    assert evidence.joins_as is Mode.PREPARING
+
+    lab.start_worker(1)
+    assert modes(lab) == {Mode.PREPARING}
+    assert json.loads(eos.run("plan", "--to", Mode.PREPARING, "--json").stdout)["nothing_to_do"]
