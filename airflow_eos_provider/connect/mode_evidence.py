@@ -359,7 +359,7 @@ def leader_evidence(
     if last is None:
         return LeaderEvidence(None, f"{transactional_id} exists, but no write of it is in memory yet")
     if leader_started_at is None:
-        return LeaderEvidence(None, f"{transactional_id} last wrote at {_clock(last)}; the leader's start is not known")
+        return LeaderEvidence(None, f"{transactional_id} last wrote at {_clock(last)}; the leader's start is unknown")
     if last < leader_started_at:
         return LeaderEvidence(
             None, f"{transactional_id} last wrote at {_clock(last)}, before the present members: it proves the past"

@@ -142,7 +142,7 @@ def remove_property(data: bytes, name: str) -> bytes:
     if parse(edited) != {key: value for key, value in parse(data).items() if key != name}:
         raise ConfigurationError(
             f"Taking {name} away would change what Java reads from another line of the file.",
-            remedy=f"Look at the lines around {name} for one that ends with a backslash, and correct it manually.",
+            remedy=f"Find the line near {name} that ends with a backslash, and correct it manually.",
         )
     return edited
 

@@ -1,8 +1,8 @@
 """The calls of Connect's REST API as plain values: what to send, and what to make of the answer.
 
-A :class:`Call` knows no HTTP client; ``rest.py`` carries calls out, blocking or async. Answers are typed; one that is
-not Connect's is an error, never a guess. Connect's words (traces, messages) may quote a configuration: secrets are
-taken out of them here, where they enter.
+A :class:`Call` knows no HTTP client; ``rest.py`` carries calls out, blocking or async. Answers are typed; an answer
+that is not Connect's is an error, never a guess. Connect's traces and messages may quote a configuration: secrets are
+removed from them here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The mode that a worker printed when it started.
 
 A worker writes all its settings at INFO, once, after it has scanned its plugins: a block headed ``DistributedConfig
-values:``. That block says what the process really took over, whatever its file says today; but only a block dated after
-the process's start belongs to it, since the same log holds the starts before.
+values:``. That block has the settings that the process really uses, even if its file was edited since. Only a block
+dated after the process's start belongs to it, since the same log has the earlier starts.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def mode_from_own_log(text: bytes, where: str) -> StartupLog | None:
         return None
     if len(modes) > 1:
         shown = ", ".join(mode or "none" for mode in modes)
-        return StartupLog(None, f"{where} holds several start-ups, with {shown}")
+        return StartupLog(None, f"{where} contains several start-ups, with {shown}")
     found = next(iter(modes))
     if found is None:
         return StartupLog(None, f"the start-up settings in {where} do not name {MODE_PROPERTY} (Kafka before 3.3?)")
@@ -157,7 +157,7 @@ def _verdict(blocks: list[_Block], file: str) -> StartupLog:
     texts = {block.text for block in blocks}
     if len(texts) > 1:
         shown = ", ".join(sorted(text or "none" for text in texts))
-        return StartupLog(None, f"the log {file} holds several start-ups at that time, with {shown}")
+        return StartupLog(None, f"the log {file} contains several start-ups at that time, with {shown}")
     text = texts.pop()
     if text is None:
         return StartupLog(None, f"the start-up settings in {file} do not name {MODE_PROPERTY} (Kafka before 3.3?)")

@@ -71,7 +71,7 @@ _FENCING_WORDS = ("zombie fencing", "fenceZombie", "not able to communicate with
 _AUTHORIZATION = re.compile(r"(?<!\w)(\w*AuthorizationException)\b")
 _RESOURCES = {
     "TransactionalIdAuthorizationException": "Write and Describe on TransactionalId <group>-<connector>-<task>, for "
-    "the connector's producer and for its admin client (admin.override.*, else the workers'), by which Connect fences",
+    "the connector's producer and for its admin client (admin.override.* or the workers'), which Connect fences with",
     "TopicAuthorizationException": "Write (Create, if it may be absent) on its topics; Read, Write and Describe on its "
     "offsets topic",
     "ClusterAuthorizationException": "IdempotentWrite on the cluster (brokers before 2.8)",

@@ -1,9 +1,9 @@
-"""Takes a connector off an own offsets topic that it was run without: planned, approved by its hash, then carried out.
+"""Removes a connector's own offsets topic that an older version did not use: planned, approved by hash, carried out.
 
-Deleted alone the topic does harm: a task whose connector names an own topic reads that one only, for its nulls are put
-over what the global one has (``ConnectorOffsetBackingStore.get``, 4.3.1); so behind an empty one it begins anew. So the
-connector's configuration gives the topic up first, and then the topic is deleted. From then on the connector has its
-offsets in the global topic alone, whichever version runs it.
+Deleting only the topic does harm: a task whose connector names an own topic ignores the global one, because the nulls
+of an empty own topic replace the global offsets (``ConnectorOffsetBackingStore.get``, 4.3.1), and the task starts from
+the beginning. So the topic is first removed from the connector's configuration, and then deleted. After that every
+version of Connect reads and writes the connector's offsets in the global topic.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class OwnTopicDropper:
         )
         one = copies(offsets, connector)
         if one is None:
-            raise ConfigurationError(f"{connector} names the global topic as its own: it has none.")
+            raise ConfigurationError(f"{connector} has no own topic: its offsets.storage.topic is the global topic.")
         own = offsets.own_topics.get(one.own_topic)
         return one, connectors_in(own) if own else set()
 
@@ -196,16 +196,15 @@ class OwnTopicDropper:
         if one.ahead:
             raise RefusedError(
                 f"In {counted(one.ahead, 'source partition')} of {one.connector} the global topic has the offset of a "
-                f"transaction on {one.own_topic} that is not committed: without the own topic, what it delivers is "
-                "skipped.",
-                expected="a global topic with offsets of committed transactions alone",
-                remedy=f"Bring its committed offsets into the global topic: 'eos offsets migrate {one.connector} "
+                f"transaction on {one.own_topic} that is not committed: without the own topic, the records of that "
+                "transaction are skipped.",
+                expected="a global topic with offsets of committed transactions only",
+                remedy=f"Copy its committed offsets into the global topic: 'eos offsets migrate {one.connector} "
                 "--to global'.",
             )
         if not one.is_left_behind:
             raise RefusedError(
-                f"The own topic {one.own_topic} of {one.connector} is not left behind: nothing in the global topic is "
-                "newer.",
+                f"The own topic {one.own_topic} of {one.connector} is in use: the global topic has no newer offset.",
                 remedy=f"To move its offsets into the global topic: 'eos offsets migrate {one.connector} --to global'.",
             )
 
@@ -216,8 +215,8 @@ class OwnTopicDropper:
             known = ", ".join(f"{worker.worker_id} ({worker.version or 'no answer'})" for worker in readers)
             raise RefusedError(
                 f"Tasks of {status.name} may read and write its own topic on {known}.",
-                expected="workers from before 3.3 alone, or the connector stopped",
-                remedy=f"Stop it first (PUT /connectors/{status.name}/stop); it goes on by the global topic then.",
+                expected="only workers from before 3.3, or the connector stopped",
+                remedy=f"Stop it first (PUT /connectors/{status.name}/stop); it then resumes from the global topic.",
             )
 
     def apply(self, plan: DropPlan, journal: Journal, *, take_over: bool = False) -> bool:
@@ -252,5 +251,5 @@ class OwnTopicDropper:
     def _delete(self, plan: DropPlan) -> bool:
         found = self._topics.describe([plan.topic]).get(plan.topic)
         if found is not None and found.id != plan.topic_id:
-            raise PlanMovedError(f"Topic {plan.topic} was deleted and made anew: its id is {found.id} now.")
+            raise PlanMovedError(f"Topic {plan.topic} was deleted and created again: its id is {found.id} now.")
         return found is not None and self._topics.delete(plan.topic)

@@ -1,4 +1,4 @@
-"""A group as it is before, or in the midst of, a downgrade to an older Kafka Connect. Changes nothing."""
+"""The state of a group before or during a downgrade to an older Kafka Connect. Changes nothing."""
 
 from __future__ import annotations
 

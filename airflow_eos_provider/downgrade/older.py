@@ -1,6 +1,6 @@
-"""What an older Kafka Connect makes of a group that newer workers have run: decisions alone.
+"""Effects of an older Kafka Connect on a group that newer workers have run: decisions alone.
 
-Rules: what was seen with 3.2.3 beside 4.3.1 (docs/connect/downgrade.md).
+Rules: observed with 3.2.3 and 4.3.1 (docs/connect/downgrade.md).
 """
 
 from __future__ import annotations
@@ -134,15 +134,16 @@ def _readers(look: DowngradeLook) -> Iterator[DowngradeFinding]:
             yield DowngradeFinding(
                 Effect.UNKNOWN,
                 worker.worker_id,
-                f"its file is not readable here: does it say {ISOLATION_PROPERTY}={READ_COMMITTED}?",
-                "Look, and add the line if it is missing: without it aborted offsets are taken for progress.",
+                f"its file cannot be read here: does it have {ISOLATION_PROPERTY}={READ_COMMITTED}?",
+                "Check the file, and add the line if it is missing: without it the worker treats aborted offsets as "
+                "progress.",
             )
         elif worker.properties.get(ISOLATION_PROPERTY) != READ_COMMITTED:
             yield DowngradeFinding(
                 Effect.LOSES,
                 worker.worker_id,
-                f"its file does not say {ISOLATION_PROPERTY}={READ_COMMITTED}: an older worker takes the offsets of "
-                "aborted transactions for progress, and never reads what lies before them",
+                f"its file does not have {ISOLATION_PROPERTY}={READ_COMMITTED}: an older worker treats the offsets of "
+                "aborted transactions as progress, and never reads the records before them",
                 "'eos plan --to disabled' sets it; otherwise add the line to the file with which the older worker "
                 "starts.",
             )
@@ -157,7 +158,7 @@ def _modes(look: DowngradeLook) -> Iterator[DowngradeFinding]:
             ", ".join(unknown),
             "does not say whether it runs exactly-once source connectors; if it does, its source tasks fail once an "
             "older worker leads the group",
-            "Look again when it answers; see 'eos status'.",
+            "Run this again when it answers; see 'eos status'.",
         )
     enabled = [worker.worker_id for worker in look.workers if worker.exactly_once]
     if not enabled:
@@ -174,7 +175,7 @@ def _modes(look: DowngradeLook) -> Iterator[DowngradeFinding]:
         "runs exactly-once source connectors: once an older worker leads the group, each source task that starts here "
         f"fails (HTTP 404, no fencing endpoint). Tasks that may: {', '.join(tasks) or 'none now'}",
         "Two steps avoid that: 'eos plan --to disabled' and 'eos apply' first, then the older version. After one step, "
-        "call this again when every worker is older: it names the tasks to restart.",
+        "run this again when every worker is older: it names the tasks to restart.",
     )
 
 
@@ -187,17 +188,17 @@ def _own_topics(look: DowngradeLook) -> Iterator[DowngradeFinding]:
             yield DowngradeFinding(
                 Effect.LOSES,
                 one.connector,
-                f"goes on by the copies in the global topic, and in {counted(one.ahead, 'source partition')} the copy "
-                "is of a transaction that is not committed: Connect writes it before the commit. What that transaction "
-                "delivers is skipped unless it is committed",
-                f"Look again in a moment: a running task may just be committing. If it stays, {migrate}",
+                f"resumes from the copies in the global topic, and in {counted(one.ahead, 'source partition')} the "
+                "copy belongs to a transaction that is not committed: Connect writes the copy before the commit. "
+                "Unless it is committed, the records of that transaction are skipped",
+                f"Run this again in a moment: a running task may just be committing. If it stays, {migrate}",
             )
         elif one.further:
             yield DowngradeFinding(
                 Effect.LOSES,
                 one.connector,
-                f"goes on by the global topic, which is further on than its own topic {one.own_topic} in "
-                f"{counted(one.further, 'source partition')}: what lies between is skipped",
+                f"resumes from the global topic, which is ahead of its own topic {one.own_topic} in "
+                f"{counted(one.further, 'source partition')}: the records between are skipped",
                 migrate,
             )
         elif one.behind:
@@ -206,37 +207,38 @@ def _own_topics(look: DowngradeLook) -> Iterator[DowngradeFinding]:
             yield DowngradeFinding(
                 Effect.REPEATS,
                 one.connector,
-                f"goes on by the global topic, which is newer than its own topic {one.own_topic} in "
-                f"{counted(one.left, 'source partition')}; the own topic is left behind, and read again after a "
-                "re-upgrade",
+                f"resumes from the global topic, which is newer than its own topic {one.own_topic} in "
+                f"{counted(one.left, 'source partition')}; the own topic keeps its old offsets, and Connect reads it "
+                "again after a re-upgrade",
                 f"'{shlex.join(['eos', 'offsets', 'drop-own', one.connector])}' before newer workers run it.",
             )
         elif not one.read_own:
             yield DowngradeFinding(
                 Effect.REPEATS,
                 one.connector,
-                f"has no offset in its own topic {one.own_topic} so far; the older version writes to the global topic "
-                "alone, and the own topic is read again after a re-upgrade",
+                f"has no offset in its own topic {one.own_topic} so far; the older version writes only to the global "
+                "topic, and Connect reads the own topic again after a re-upgrade",
                 migrate,
             )
         else:
             yield DowngradeFinding(
                 Effect.REPEATS,
                 one.connector,
-                f"goes on by the copy in the global topic, which is as far as its own topic {one.own_topic} now "
-                f"({counted(one.same, 'offset')}); the own topic is left behind, and read again after a re-upgrade",
+                f"resumes from the copy in the global topic, which is up to date with its own topic {one.own_topic} "
+                f"({counted(one.same, 'offset')}); the own topic keeps these offsets, and Connect reads it again after "
+                "a re-upgrade",
                 migrate,
             )
     for connector, why in sorted(look.not_read.items()):
-        yield DowngradeFinding(Effect.UNKNOWN, connector, f"its own offsets topic is not known: {why}")
+        yield DowngradeFinding(Effect.UNKNOWN, connector, f"its own offsets topic cannot be determined: {why}")
 
 
 def behind_in_words(one: Copies) -> str:
     """How far the copies of a connector's offsets are behind."""
     lag = "" if one.seconds_behind is None else f", by up to {one.seconds_behind:,.1f} s"
-    missing = f", {one.missing:,} of them missing, so that it begins anew there" if one.missing else ""
+    missing = f", {one.missing:,} of them missing, so it starts from the beginning there" if one.missing else ""
     return (
-        f"goes on by the copies in the global topic; of {counted(one.read_own, 'offset')} in its own topic "
+        f"resumes from the copies in the global topic; of {counted(one.read_own, 'offset')} in its own topic "
         f"{one.own_topic} {one.behind:,} {'is' if one.behind == 1 else 'are'} ahead of the copy{lag}{missing}"
     )
 
@@ -249,7 +251,7 @@ def _ignored(look: DowngradeLook) -> Iterator[DowngradeFinding]:
             yield DowngradeFinding(
                 Effect.CHANGES,
                 name,
-                f"{', '.join(names)} in its configuration: not known to that version, and ignored without an error",
+                f"{', '.join(names)} in its configuration: that version ignores it without an error",
                 f"{_SUPPORT}=required: workers below enabled refuse every change of its configuration. Migrate its "
                 "offsets, if that is due, while they are enabled, or set requested before."
                 if required and look.can_be_refused
@@ -287,10 +289,10 @@ def _task_configs(look: DowngradeLook) -> Iterator[DowngradeFinding]:
         kinds = {name_failure(task.trace).kind for task in failed}
         fencing = FailureKind.FENCING_FAILED in kinds
         why = (
-            " for want of the fencing endpoint"
+            " because the fencing endpoint does not exist"
             if fencing
-            else ": an older task may lack what a newer connector leaves out of its configuration; restarted, the "
-            "connector writes its task configurations anew"
+            else ": an older task may need settings that a newer connector leaves out of its task configurations; a "
+            "restart of the connector writes them again"
         )
         when = "" if all_older else "When every worker is older: "
         yield DowngradeFinding(

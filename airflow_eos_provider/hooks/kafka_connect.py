@@ -318,7 +318,7 @@ def _require_allowed_callback(properties: Mapping[str, Any]) -> None:
     allowed = conf.get("apache_kafka", "callback_allowlist", fallback="") or ""
     if named not in [path.strip() for path in allowed.split(",")]:
         raise ConfigurationError(
-            f"The function {named} (oauth_cb) is not among those that a connection may name.",
+            f"A connection may not name the function {named} (oauth_cb).",
             expected=f"one of {option}: {allowed or 'none'}",
             remedy=f"Add it to {option}, as for Airflow's own Kafka provider, if you trust its code.",
         )
@@ -333,7 +333,7 @@ def _require_brokers_of_cloud(properties: Mapping[str, Any], bootstrap_servers: 
     if method in OUR_METHODS and cloud_method(str(bootstrap_servers or "")) != method:
         raise ConfigurationError(
             f"sasl.oauthbearer.method={method} would give a token of the Airflow worker's own cloud account to brokers "
-            "that are not known by their names as that cloud's.",
+            "whose names are not in that cloud's domains.",
             expected="brokers named ….kafka.REGION.amazonaws.com (msk-iam), ….managedkafka.….cloud.goog (google)",
             remedy="Name the brokers by these names; or describe them in a cluster_file on the Airflow workers.",
         )
@@ -349,7 +349,7 @@ def _extra(connection: Connection) -> dict[str, Any]:
         value = extra.get(key)
         if isinstance(value, str):
             raise ConfigurationError(
-                f"{key} in the extra is text, of which Airflow shows everything to whoever may see connections.",
+                f"{key} in the extra is text, which Airflow shows in full to every user who may see connections.",
                 expected='an object or a list of the extra itself: {"client": {"security.protocol": "SSL"}}',
                 remedy="Write it without quotes around the structure, and change the secrets that were in it.",
             )
@@ -385,9 +385,9 @@ def _require_hidden_secrets(extra: Mapping[str, Any]) -> None:
     shown = shown_in_clear(extra, also_hidden=conf.get("core", "sensitive_var_conn_names", fallback="") or "")
     if shown:
         raise ConfigurationError(
-            f"Airflow would show the secret in {', '.join(shown)} to whoever may see connections.",
+            f"Airflow would show the secret in {', '.join(shown)} to every user who may see connections.",
             expected="secrets under names that Airflow hides, as text: a password of digits in quotes",
-            remedy="Move client properties to 'client_secrets' beside 'client', a worker's variables to its "
+            remedy="Move client properties from 'client' to 'client_secrets', a worker's variables to its "
             "'env_secrets', or keep the description in a cluster_file; then change these secrets.",
         )
 
@@ -400,8 +400,8 @@ def _require_no_host_commands(extra: Mapping[str, Any]) -> None:
 def _refuse_host_commands(found: Collection[str]) -> None:
     if found and not conf.getboolean("eos", HOST_COMMANDS_OPTION, fallback=False):
         raise ConfigurationError(
-            "The extra says what is run, written or stopped on the Airflow worker's machine, or on one that it logs "
-            f"in to ({', '.join(sorted(found))}): whoever edits the connection could run any command there.",
+            "The extra names commands, files or processes of the Airflow worker's machine, or of one that it logs in "
+            f"to ({', '.join(sorted(found))}): every user who may edit the connection could run any command there.",
             expected="worker entries with url only, or a cluster_file",
             remedy="Write the description into a file on the Airflow workers and name it as cluster_file. To allow it "
             f"in connections all the same: [eos] {HOST_COMMANDS_OPTION} = True "

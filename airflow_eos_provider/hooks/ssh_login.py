@@ -83,7 +83,7 @@ def _path(key_file: str, conn_id: str) -> Path:
         return Path(key_file).expanduser()
     except RuntimeError:  # "~user" without such a user, or "~" where this one has no entry and HOME is not set
         raise ConfigurationError(
-            f"The folder that ~ stands for in key_file of the connection {conn_id} is not known here.",
+            f"The ~ in key_file of the connection {conn_id} cannot be resolved here: there is no home folder.",
             expected="an absolute path on the Airflow workers",
         ) from None
 

@@ -1,3 +1,3 @@
-"""Who may act on a Connect group, and what was done to it: lease, announcements and history, in a compacted topic."""
+"""Lease, announcements and history of a Connect group, in a compacted topic."""
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A record's append time is the broker's, where the topic's ``message.timestamp.type`` is ``LogAppendTime``. From such a
 record on, this machine's monotonic clock counts; it is off by the moment between append and answer, and late, never
-early: a lease is held rather too long than too short.
+early: a lease may last slightly too long, never too short.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Closes a roll or a change that was begun and is not finished, as it is: planned, approved by its hash, carried out.
+"""Closes an unfinished roll or change in its current state: planned, approved by its hash, carried out.
 
-What is closed is never taken up again. Neither a worker nor a connector is touched: it stays as it was left. A roll
-that a controller carries out is asked to stop first, which it does between two actions.
+A closed roll or change cannot be resumed. Workers and connectors are left unchanged. A roll that a controller carries
+out is asked to stop first, which it does between two actions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ClosePlan(ShownPlan):
     :param is_asked: whether its controller still carries the roll out, and is asked to stop.
     """
 
-    moved: ClassVar[str] = "what was left open has gone on, was closed, or is carried out by another controller"
+    moved: ClassVar[str] = "the unfinished work has progressed, was closed, or is carried out by another controller"
 
     group_id: str
     record: RolloutRecord | ChangeRecord
@@ -88,16 +88,16 @@ class ClosePlan(ShownPlan):
         if record.note:
             found.append(f"  why it stopped: {record.note}")
         if isinstance(record, ChangeRecord):
-            found.append(f"  steps that are over: {', '.join(record.done) or 'none'}")
+            found.append(f"  finished steps: {', '.join(record.done) or 'none'}")
             if record.under_way:
-                found.append(f"  step that was begun and is not known to be over: {record.under_way}")
-            found.append("  the connector stays as it is, perhaps stopped; nothing is taken back")
+                found.append(f"  step that was begun and may not be finished: {record.under_way}")
+            found.append("  the connector is left unchanged, perhaps stopped; nothing is undone")
         else:
             found += [f"  {step.worker_id}: {step.status}" for _, step in sorted(self.steps.items())]
             found += [f"  {worker} is half done; see that it runs" for worker in self.half_done]
             found.append("  no worker is touched; each stays in the mode that it has")
         if self.is_asked:
-            found.append(f"  {self.last} carries it out, and goes on until it is asked to stop")
+            found.append(f"  {self.last} carries it out, and continues until it is asked to stop")
             found.append("  it stops before its next action; a worker that it has stopped is started first")
         elif self.last is not None:
             found.append(

@@ -1,7 +1,7 @@
-"""What a group's journal holds now: its records, read one after another, whoever has written them.
+"""The current content of a group's journal: its records, read in order, from all writers.
 
-Another version of this package may have written there. A record of a newer schema, or one that cannot be read at all,
-makes its rollout an :class:`Unreadable` one: it is shown, and not acted on, while all others are.
+Another version of this package may have written there. A record of a newer schema, or a record that cannot be read,
+makes its rollout an :class:`Unreadable` one: eos shows it but does not act on it. All other rollouts work as usual.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class JournalContent:
         if self.open_change is not None:
             raise RefusedError(
                 f"The change {self.open_change} of this group is not finished.",
-                remedy="Give its command again: it goes on where it stopped. Or close it: 'eos changes abandon'.",
+                remedy="Run its command again to resume. Or close it: 'eos changes abandon'.",
             )
 
     def unfinished(self, plan_hash: str) -> RolloutRecord | None:

@@ -156,8 +156,8 @@ class Journal:
     def _require_known_lease(self, content: JournalContent) -> None:
         if LEASE_KEY in content.unreadable:
             raise RefusedError(
-                f"It is not known who rolls group {self._group_id}: its journal {content.unreadable[LEASE_KEY].why}.",
-                remedy="Use the version that wrote it; or, if no controller rolls the group, go on with --take-over.",
+                f"eos cannot tell who rolls group {self._group_id}: its journal {content.unreadable[LEASE_KEY].why}.",
+                remedy="Use the version that wrote it; or, if no controller rolls the group, use --take-over.",
             )
 
     def begin(
@@ -293,7 +293,7 @@ class Journal:
             return ""
         return (
             f"it stays {RolloutState.RUNNING} in the journal, and its lease is not renewed and ends by "
-            f"{_clock(remaining)}; it can be taken up again then, or as soon as this process is proven to be gone"
+            f"{_clock(remaining)}; it can be resumed then, or as soon as this process is proven to be gone"
         )
 
     def close(self) -> None:
@@ -383,14 +383,14 @@ class Journal:
     def _not_written(self, why: str) -> UnreachableError:
         return UnreachableError(
             f"The journal {self._topic} cannot be written: {why.removesuffix('.')}.",
-            remedy="A step that cannot be announced is not done; make the broker answer and try again.",
+            remedy="Make the broker answer and try again: eos acts only after it has announced the step.",
         )
 
     def _overtaken(self) -> FencedError:
         self._transactions.close()
         self._is_fenced = True
         return FencedError(
-            f"Another controller has taken over group {self._group_id}; this one does no more.",
+            f"Another controller has taken over group {self._group_id}; this controller stops.",
             remedy="Follow the other one ('eos rollout show').",
         )
 

@@ -112,7 +112,7 @@ class JournalTransactions:
         if producer.unsettled is not None:
             self.close()
             raise UnsettledError(
-                f"It is not known whether a record of {self._topic} was written. {error.found} "
+                f"eos cannot tell whether a record of {self._topic} was written. {error.found} "
                 f"It could not be aborted: {producer.unsettled.found}"
             ) from error
 

@@ -559,7 +559,7 @@ def test_a_round_that_is_denied_only_to_the_connectors_admin_principal_fails_and
 
     output, problem = _eos(lab, "fencing", "apply", "--pending", "--yes", expect=1)
     assert "3 ids fenced, 2 tasks restarted, task count record 3" in output
-    assert "its admin client (admin.override.*, else the workers'), by which Connect fences" in problem
+    assert "its admin client (admin.override.* or the workers'), which Connect fences with" in problem
     assert PASSWORD not in output + problem
 
     _delete_rules(lab, 2)

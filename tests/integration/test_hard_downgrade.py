@@ -155,7 +155,7 @@ def test_in_one_step_and_up_again(
         shown = eos.run(*check, expect=1).stdout
         for name in failed:
             assert f"{lab.connect_urls[0]}/connectors/{name}/restart?includeTasks=true" in shown
-        assert "has FAILED for want of the fencing endpoint" in shown
+        assert "has FAILED because the fencing endpoint does not exist" in shown
 
         replace_by_older(lab, 1)
         with rest_of(lab) as rest:

@@ -128,7 +128,7 @@ def test_what_was_left_open_is_closed_as_the_approver_has_seen_it(
     begun = group_change(cut_off, "offsets reset", "hooked", {"hash": "h"})
     with pytest.raises(RuntimeError), begun as change, change.step("write"):
         raise RuntimeError
-    closes(group, "step that was begun and is not known to be over: write")
+    closes(group, "step that was begun and may not be finished: write")
     assert read_journal(kafka, group).open_change is None
 
     left = change_journal(kafka, group, actor="a test", reason="to be left")
@@ -137,7 +137,7 @@ def test_what_was_left_open_is_closed_as_the_approver_has_seen_it(
     left.begin(rollout)
     left.record(Step(worker, StepStatus.INTENT, time.time()))
     asks = approval_body(approvable(ConnectClosePlanOperator(task_id="plan").execute(CONTEXT)), "a test")
-    assert "carries it out, and goes on until it is asked to stop" in asks
+    assert "carries it out, and continues until it is asked to stop" in asks
     plan = ConnectClosePlanOperator(task_id="plan", take_over="True").execute(CONTEXT)
     body = approval_body(approvable(plan), "a test")
     assert "is fenced, though its lease still runs" in body

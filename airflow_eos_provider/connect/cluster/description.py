@@ -275,7 +275,7 @@ def exposed_file(path: Path, *, holds_secrets: bool) -> str | None:
         return None
     if not (holds_secrets and is_open):
         return None
-    return f"{path} holds secrets, and every user of this machine may read it: chmod 600 {path}"
+    return f"{path} contains secrets, and every user of this machine may read it: chmod 600 {path}"
 
 
 def other_kafka_of(mapping: Mapping[str, Any]) -> tuple[KafkaSettings, ...]:

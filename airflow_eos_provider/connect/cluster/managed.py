@@ -1,10 +1,10 @@
 """Managed services of Kafka Connect, known by the host names of their REST addresses: their workers cannot be rolled.
 
-A roll edits each worker's settings and restarts the worker. A managed service allows neither. What it allows
-instead was read in the providers' own documents (2026-08), which are named beside each.
+A roll edits each worker's settings and restarts the worker. A managed service does not allow that. What it allows
+instead is from the providers' own documents (2026-08), cited next to each entry.
 
-Where the brokers are managed and the workers are one's own (Connect on virtual machines beside Amazon MSK, Confluent
-Cloud or Event Hubs), nothing is refused: brokers' names say nothing of the workers.
+Your own workers with managed brokers (Connect on virtual machines with Amazon MSK, Confluent Cloud or Event Hubs) can
+be rolled: a broker's name says nothing about the workers.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ SERVICES = (
         # docs.aws.amazon.com/msk/latest/developerguide: msk-connect-workers, -supported-worker-config-properties
         why="a worker configuration is fixed when a connector is created, and there is no access to the workers",
         instead=f"create a worker configuration with {MODE_PROPERTY}, delete the connector, and create it again with "
-        "that, under the same name and with the same offset.storage.topic: it goes on from its offsets",
+        "that, under the same name and with the same offset.storage.topic: it resumes from its offsets",
     ),
     ManagedService(
         "Confluent Cloud",
         _hosts(r"confluent\.cloud"),
         # docs.confluent.io/cloud/current/connectors/offsets.html
-        why="its connectors are given without workers that could be configured",
-        instead="offsets can be read, altered and reset by its own API (connect/v1/…/connectors/NAME/offsets); for "
-        "exactly-once sources, run Kafka Connect yourself beside its brokers",
+        why="it gives no access to the workers of its connectors",
+        instead="its own API can read, alter and reset offsets (connect/v1/…/connectors/NAME/offsets); for "
+        "exactly-once sources, run your own Kafka Connect with its brokers",
     ),
     ManagedService(
         "Google Cloud Managed Service for Apache Kafka",
@@ -70,7 +70,7 @@ SERVICES = (
         why="it writes its workers' settings and restarts them itself, and its user configuration has no "
         f"{MODE_PROPERTY}",
         instead="sinks can read committed records only (consumer_isolation_level=read_committed in the service's user "
-        "configuration); for exactly-once sources, run Kafka Connect yourself beside its brokers",
+        "configuration); for exactly-once sources, run your own Kafka Connect with its brokers",
     ),
 )
 

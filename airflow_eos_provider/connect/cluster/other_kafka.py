@@ -1,9 +1,9 @@
 """Kafka clusters besides the workers' own, in which source connectors may have their clients.
 
-A client's addresses are those of the connector's override (KIP-458), else those that the worker's file gives all
-producers, consumers or admin clients, else the worker's own (``Worker.baseProducerConfigs`` and its like).
+A client's addresses come from the connector's override (KIP-458); without one, from the producer, consumer or admin
+settings in the worker's file; without these, from the worker's own (``Worker.baseProducerConfigs`` and its like).
 
-Whoever may configure a connector writes such addresses, so neither password nor token is sent there, unless the
+Every user who may configure a connector can write such addresses, so no password or token is sent there, unless the
 cluster description has them under ``other_kafka``.
 """
 

@@ -1,4 +1,4 @@
-"""Where a worker runs, as its owner describes it: how its machine is reached, and who owns its process."""
+"""The owner's description of where a worker runs: how to reach its machine, and who owns its process."""
 
 from __future__ import annotations
 

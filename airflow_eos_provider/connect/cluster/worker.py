@@ -1,4 +1,4 @@
-"""One Connect worker, as its owner describes it."""
+"""The owner's description of one Connect worker."""
 
 from __future__ import annotations
 

@@ -145,14 +145,14 @@ class SharedTopic:
             return f"the workers differ in {self.setting}: {self.differing}"
         if self.unknown:
             supplied = ", ".join(f"{text} in the configuration of {worker}" for worker, text in self.unknown.items())
-            return f"a config provider supplies {self.setting} ({supplied}), so its value is not known here"
+            return f"a config provider supplies {self.setting} ({supplied}), so eos cannot read its value"
         return ""
 
     @property
     def remedy(self) -> str:
         """What to do about the problem."""
         if self.differing:
-            correct = f"correct {DESCRIBED[self.setting]} in {_DESCRIPTION} if that is wrong; else "
+            correct = f"correct {DESCRIBED[self.setting]} in {_DESCRIPTION} if that is wrong; otherwise "
             return (correct if self.differing.startswith(_DESCRIPTION) else "") + (
                 f"stop the workers that have the wrong topic, and set the same {self.setting} for all: source "
                 "connectors start over, or deliver records twice, on a worker that reads another topic"
@@ -199,7 +199,7 @@ class WorkerFiles:
         else:
             why = f"no worker's properties file can be read here ({unread})"
         raise ConfigurationError(
-            f"{name} is not known: {why}.",
+            f"{name} cannot be determined: {why}.",
             remedy=f"Write {DESCRIBED[name]}: NAME into the cluster description.",
         )
 

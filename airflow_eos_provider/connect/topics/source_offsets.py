@@ -1,11 +1,11 @@
-"""A Connect group's source offsets: what stands in an offsets topic, and what a task makes of it.
+"""A Connect group's source offsets: the records of an offsets topic, and how a task reads them.
 
 A record's key is ``["<connector>",{<source partition>}]`` and its value the offset, a null value the offset's removal.
 Connect finds offsets by the *bytes* of their keys. Its REST API reads each key into a ``HashMap`` and writes it again,
-so what is spelt otherwise there (another order of the map, other escapes) is shown without its offset and is missed by
-a reset. Here a key keeps its bytes, and says why REST would not find it.
+so a key that is spelled differently (another order of the map, other escapes) is shown without its offset and is missed
+by a reset. Here a key keeps its bytes, and says why REST would not find it.
 
-The rules are those of ``KafkaOffsetBackingStore``, ``OffsetUtils`` and ``ConnectorOffsetBackingStore`` (4.3.1).
+Rules: ``KafkaOffsetBackingStore``, ``OffsetUtils`` and ``ConnectorOffsetBackingStore`` (4.3.1).
 """
 
 from __future__ import annotations

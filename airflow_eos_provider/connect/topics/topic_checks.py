@@ -1,4 +1,4 @@
-"""Whether a group's internal topics are as its workers need them, and what mends them: decisions alone.
+"""Checks a group's internal topics against the settings that its workers need, and plans the fixes: decisions alone.
 
 Rules: ``KafkaConfigBackingStore`` (one partition), ``TopicAdmin.verifyTopicCleanupPolicyOnlyCompact``,
 ``DistributedConfig`` (defaults, settings of a topic), ``ConnectorOffsetBackingStore`` (own topics, KIP-618).
@@ -184,11 +184,11 @@ def _obstacle(wanted: WantedTopic, look: TopicsLook) -> str | None:
     if look.workers_run and wanted.role is not Role.OWN:
         return (
             "A running worker has created its topics at its start, so compare the name with the one in the workers' "
-            "files. If the topic was deleted, restart a worker, which creates it, and restore what it held."
+            "files. If the topic was deleted, restart a worker, which creates it, and restore its records."
         )
     if wanted.unknown:
         return (
-            f"Not known here: {', '.join(wanted.unknown)}. Give --partitions and --replication-factor, or let "
+            f"Unknown: {', '.join(wanted.unknown)}. Give --partitions and --replication-factor, or let "
             f"{_creator(wanted)} create it."
         )
     replicas = wanted.replicas or BROKERS_DEFAULT
@@ -196,7 +196,7 @@ def _obstacle(wanted: WantedTopic, look: TopicsLook) -> str | None:
     if replicas > brokers:
         return (
             f"There are {brokers} brokers now, and {prefix}replication.factor is {replicas}: a worker cannot "
-            "create it either. Start the other brokers, or lower the setting (here: --replication-factor)."
+            "create the topic. Start the other brokers, or lower the setting (here: --replication-factor)."
         )
     in_sync = _number(wanted.settings.get(IN_SYNC))
     if replicas != BROKERS_DEFAULT and in_sync is not None and in_sync > replicas:
@@ -210,7 +210,7 @@ def _policy(wanted: WantedTopic, found: FoundTopic) -> Iterator[Finding]:
         yield Finding(
             wanted.name,
             f"Topic {wanted} has {CLEANUP}={policy}.",
-            f"{CLEANUP}=compact alone: with another one {_stops(wanted)}, and retention removes what is still needed",
+            f"{CLEANUP}=compact alone: with another one {_stops(wanted)}, and retention removes records that it needs",
             f"{_MENDED_HERE} It brings nothing back that retention has removed."
             + (" Restart its connector then, if it has failed." if wanted.role is Role.OWN else ""),
             mends={CLEANUP: "compact"},
@@ -228,7 +228,7 @@ def _partitions(wanted: WantedTopic, found: FoundTopic) -> Iterator[Finding]:
             wanted.name,
             f"Topic {wanted} has {partitions} partitions.",
             "1: its records count in one order, and no worker starts with more",
-            "A partition cannot be taken away. Copy the newest record of each key into a new topic of one partition, "
+            "Kafka cannot remove a partition. Copy the newest record of each key into a new topic of one partition, "
             "in their order, and name that in config.storage.topic of every worker, all of them stopped.",
         )
     elif wanted.role in (Role.OFFSETS, Role.STATUS) and wanted.partitions not in (None, BROKERS_DEFAULT, partitions):
@@ -252,7 +252,7 @@ def _replicas(wanted: WantedTopic, found: FoundTopic, brokers: int) -> Iterator[
         f"Topic {wanted} has {found.replicas} replicas on {brokers} brokers.",
         f"{needed}, as {setting} of the workers" if from_setting else "2 or more: one is lost with its broker",
         "'kafka-reassign-partitions.sh' gives a topic more replicas"
-        + (f"; or lower {setting} to what is meant." if from_setting else f"; raise {setting} for new ones."),
+        + (f"; or lower {setting} to the intended number." if from_setting else f"; raise {setting} for new ones."),
     )
 
 

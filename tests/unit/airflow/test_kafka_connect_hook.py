@@ -349,7 +349,9 @@ def test_a_connection_runs_nothing_on_this_machine_unless_the_deployment_allows_
     connection(host="b:9092", extra={"group_id": "g", "workers": [{"url": "http://w1:8083"}], **commands})
     assert KafkaConnectHook().get_cluster().group_id == "g"
     monkeypatch.delenv("AIRFLOW__EOS__ALLOW_HOST_COMMANDS_IN_CONNECTION")
-    with pytest.raises(ConfigurationError, match="whoever edits the connection could run any command") as refused:
+    with pytest.raises(
+        ConfigurationError, match="every user who may edit the connection could run any command"
+    ) as refused:
         KafkaConnectHook().get_cluster()
     assert "cluster_file" in str(refused.value)
     assert "AIRFLOW__EOS__ALLOW_HOST_COMMANDS_IN_CONNECTION" in str(refused.value)
@@ -485,7 +487,7 @@ class TestTokens:
         self, connection: Any, monkeypatch: pytest.MonkeyPatch, allowed: str
     ) -> None:
         monkeypatch.setenv("AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST", allowed)
-        words = r"my\.auth\.token \(oauth_cb\) is not among those(.|\n)*callback_allowlist"
+        words = r"may not name the function my\.auth\.token \(oauth_cb\)(.|\n)*callback_allowlist"
         with pytest.raises(ConfigurationError, match=words):
             self.of_kafka(connection, oauth_cb="my.auth.token")
         callback = {"oauth_cb": "my.auth.token"}
@@ -514,7 +516,7 @@ class TestTokens:
     @pytest.mark.parametrize("method", ["msk-iam", "google"])
     def test_brokers_of_others_get_no_token_of_this_machines_cloud_account(self, connection: Any, method: str) -> None:
         msk = "b-1.demo.abcde1.c2.kafka.eu-central-1.amazonaws.com:9098"
-        words = "own cloud account to brokers that are not known"
+        words = "own cloud account to brokers whose names are not"
         stated = {"sasl.oauthbearer.method": method, "sasl.oauthbearer.config": "region=eu-central-1"}
         for servers in ("kafka.example.com:9092", f"{msk},kafka.example.com:9092"):
             with pytest.raises(ConfigurationError, match=words):

@@ -114,7 +114,7 @@ def test_host_keys_are_checked_whatever_the_connection_says(define: Any, key: st
         ({"conn_type": "http"}, "a connection of type 'http'"),
         ({"extra": {"private_key": "c4n4ry-key", "key_file": "/k"}}, "both key_file and private_key"),
         ({"extra": {"private_key": ["c4n4ry-key"]}}, "private_key in the connection to_connect is a list"),
-        ({"extra": {"key_file": "~no-such-user/k"}}, "~ stands for in key_file of the connection to_connect"),
+        ({"extra": {"key_file": "~no-such-user/k"}}, "~ in key_file of the connection to_connect"),
         ({"extra": {"host_key": "ssh-ed25519"}}, "no public key"),
         ({"extra": {"host_key": "!!"}}, "no public key"),
         ({"extra": {"host_key": "AAAA"}}, "no public key"),
@@ -143,7 +143,7 @@ def test_whoever_edits_the_connection_of_the_cluster_does_not_log_in_anywhere(mo
     by_defaults = {"defaults": {"machine": "w1", "service": {"systemd": "kc"}}}
     by_entry = {"workers": [{"url": "http://w1:8083", "machine": "w1"}]}
     for extra in (by_defaults, by_entry):
-        with pytest.raises(ConfigurationError, match="or on one that it logs in to"):
+        with pytest.raises(ConfigurationError, match="or of one that it logs in to"):
             cluster(**extra)
     monkeypatch.setenv("AIRFLOW__EOS__ALLOW_HOST_COMMANDS_IN_CONNECTION", "True")
     cluster(**by_defaults)

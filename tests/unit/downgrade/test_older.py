@@ -93,14 +93,14 @@ def test_how_far_the_copies_are_behind_is_said_in_figures() -> None:
     one = only(findings(look(copies=(copy(read_own=3, same=0, behind=3, seconds_behind=6.54, missing=1),))))
     assert one.effect is Effect.REPEATS
     assert "of 3 offsets in its own topic orders-offsets 3 are ahead of the copy, by up to 6.5 s" in one.found
-    assert "1 of them missing, so that it begins anew there" in one.found
+    assert "1 of them missing, so it starts from the beginning there" in one.found
     assert "eos offsets migrate orders --to global" in one.remedy
 
 
 def test_a_copy_that_is_as_far_still_leaves_the_own_topic_behind() -> None:
     one = only(findings(look(copies=(copy(),))))
     assert one.effect is Effect.REPEATS
-    assert "as far as its own topic" in one.found
+    assert "up to date with its own topic" in one.found
 
 
 def test_a_copy_that_is_further_on_loses() -> None:
@@ -111,7 +111,7 @@ def test_a_copy_that_is_further_on_loses() -> None:
 def test_a_copy_of_a_transaction_that_is_not_committed_loses(others: dict[str, int]) -> None:
     one = only(findings(look(copies=(copy(same=0, ahead=1, **others),))))
     assert one.effect is Effect.LOSES
-    assert "of a transaction that is not committed" in one.found
+    assert "to a transaction that is not committed" in one.found
 
 
 def test_an_own_topic_that_is_left_behind_is_not_said_to_be_as_far() -> None:
@@ -126,11 +126,14 @@ def test_failed_tasks_are_named_with_the_command_once_an_older_worker_is_there()
     assert findings(look(NEW, connectors=(failed,))) == [], "a matter of 'eos status'"
     one = only(findings(look(NEW, OLD, connectors=(failed,))))
     assert one.effect is Effect.FAILS
-    assert "task 0 has FAILED for want of the fencing endpoint" in one.found
+    assert "task 0 has FAILED because the fencing endpoint does not exist" in one.found
     assert one.remedy.startswith("When every worker is older: curl -X POST ")
     one = only(findings(look(OLD, connectors=(failed,))))
     assert one.remedy == restart_command("http://w1:8083", "orders")
-    assert "writes its task configurations anew" in only(findings(look(OLD, connectors=(connector(trace="x"),)))).found
+    assert (
+        "restart of the connector writes them again"
+        in only(findings(look(OLD, connectors=(connector(trace="x"),)))).found
+    )
 
 
 def test_what_a_version_does_not_know_is_by_its_number() -> None:

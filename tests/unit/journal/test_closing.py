@@ -103,7 +103,7 @@ def test_the_plan_says_how_far_it_came_and_what_is_half_done(shown: Callable[...
     for words in ("rollout 20260102-enabled of group g: it is failed", "by ada: CHG-1", "w2 failed", "w2:8083 is half"):
         assert words in text
     text = "\n".join(of_change.lines())
-    for words in ("change 20260101-reset (offsets reset c)", "are over: stop", "not known to be over: write"):
+    for words in ("change 20260101-reset (offsets reset c)", "finished steps: stop", "may not be finished: write"):
         assert words in text
 
 
@@ -209,7 +209,7 @@ def test_a_roll_that_is_carried_out_is_asked_to_stop_wherever_it_is_by_then(
 ) -> None:
     plan = shown(CARRIED_OUT)
     assert "upgrade/run/roll for ada" in plan.lines()[-2]
-    assert "goes on until it is asked to stop" in plan.lines()[-2]
+    assert "continues until it is asked to stop" in plan.lines()[-2]
     asked = answers(RolloutState.ABORTED)
     further = {**STEPS, "w2:8083": Step("w2:8083", StepStatus.PASSED, 3.0)}
     elsewhere = replace(LEASE, owner=Owner.deferred_task("upgrade/run/roll_enabled"))

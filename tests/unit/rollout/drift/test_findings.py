@@ -372,7 +372,7 @@ def test_a_worker_of_a_managed_service_is_watched_and_what_is_possible_there_is_
     assert [finding.remedy for finding in found] == [
         "kc-shop.a.aivencloud.com:443 of Aiven for Apache Kafka Connect can be watched, not rolled: sinks can read "
         "committed records only (consumer_isolation_level=read_committed in the service's user configuration); for "
-        "exactly-once sources, run Kafka Connect yourself beside its brokers"
+        "exactly-once sources, run your own Kafka Connect with its brokers"
     ]
 
 

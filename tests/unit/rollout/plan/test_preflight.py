@@ -217,7 +217,8 @@ REASONS: dict[str, tuple[Any, str, Verdict, str]] = {
         all_say("offset.storage.topic", "connect-x", w2="${file:/etc/topics:topic}"),
         "shared settings",
         INCONCLUSIVE,
-        "offset.storage.topic (${file:/etc/topics:topic} in the configuration of w2:8083), so its value is not known",
+        "offset.storage.topic (${file:/etc/topics:topic} in the configuration of w2:8083), "
+        "so eos cannot read its value",
     ),
     "a stopped worker whose group comes from a config provider": (
         lambda c: file_says(group_id="${file:/etc/topics:group}")(c.stop(W2)),
