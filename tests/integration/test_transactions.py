@@ -528,19 +528,26 @@ def test_groups_that_collide_are_found_and_an_id_of_both_is_said_to_be_of_both(l
     shared = json.loads(eos.run("transactions", "audit", "--json", expect=1).stdout)
     assert f"{other}-configs" in {each["subject"] for each in shared["findings"]}
 
-    file = lab.data_dir / f"{one}.yaml"
     cluster = yaml.safe_load(lab.cluster_file.read_text(encoding="utf-8"))
-    config = lab.data_dir / f"{one}.properties"
-    named = set_property(lab.workers[0].config.read_bytes(), "group.id", one)
-    config.write_bytes(set_property(named, "config.storage.topic", f"{one}-configs"))
-    workers = [{**worker, "config": str(config)} for worker in cluster["workers"]]
-    file.write_text(yaml.safe_dump({**cluster, "group_id": one, "workers": workers}), encoding="utf-8")
-    file.chmod(0o600)
-    of_one = ("--cluster", str(file))
+
+    def described(name: str, worker_file: bytes) -> str:
+        """The file of a cluster of the group ``one``."""
+        file, config = (lab.data_dir / f"{name}.{kind}" for kind in ("yaml", "properties"))
+        config.write_bytes(worker_file)
+        workers = [{**worker, "config": str(config)} for worker in cluster["workers"]]
+        file.write_text(yaml.safe_dump({**cluster, "group_id": one, "workers": workers}), encoding="utf-8")
+        file.chmod(0o600)
+        return str(file)
+
+    same_topics = set_property(lab.workers[0].config.read_bytes(), "group.id", one)
+    own_config_topic = set_property(same_topics, "config.storage.topic", f"{one}-configs")
+    of_one = ("--cluster", described(one, own_config_topic))
     of_both = listed(eos, *of_one)
     assert of_both.keys() == {f"connect-cluster-{one}", f"{other}-c-0"}
     assert of_both[f"{other}-c-0"]["owner"] == f"b-c, task 0; or group {other}: perhaps c, task 0"
-    files = eos.run("transactions", "audit", "--json", "--beside", str(file), expect=1).stdout
+    files = eos.run(
+        "transactions", "audit", "--json", "--beside", described(f"{one}-same", same_topics), expect=1
+    ).stdout
     subjects = {each["subject"] for each in json.loads(files)["findings"]}
     assert {f"{lab.group_id}-configs", f"{lab.group_id}-offsets", f"{lab.group_id}-status"} <= subjects
 
