@@ -122,8 +122,8 @@ COMMANDS: Mapping[str, Place] = {
     "uninstall": Place(
         "cli.uninstall",
         "uninstall",
-        "Show what this package has left of a group, in Kafka and in files; with --hash, remove it.",
-        ("eos uninstall", "eos uninstall --hash 3f1c09ab77d2", "eos uninstall --ledgers --group etl"),
+        "Show what this package has left of a group, in Kafka and in files; with --plan, remove it.",
+        ("eos uninstall", "eos uninstall --plan 3f1c09ab77d2", "eos uninstall --ledgers --group etl"),
     ),
     "lab": Place(
         "lab.command",

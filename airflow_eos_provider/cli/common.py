@@ -89,17 +89,6 @@ def accept_option(metavar: str, help: str) -> Any:
     return typer.Option("--accept", metavar=metavar, help=f"{help} Repeatable.")
 
 
-#: Options of the commands that show a plan first.
-HashOption = Annotated[
-    str | None,
-    typer.Option(
-        "--hash",
-        metavar="HASH",
-        help=f"Carry out the plan with this hash ({MIN_HASH_LENGTH} or more digits), no other.",
-    ),
-]
-YesOption = Annotated[bool, typer.Option("--yes", help="Carry the plan out without showing it first, for scripts.")]
-
 #: Length of a bar of progress, characters.
 _BAR = 20
 

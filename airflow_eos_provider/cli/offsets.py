@@ -174,12 +174,12 @@ offsets_app.command(
     epilog=examples(
         'eos offsets alter orders --partition \'{"filename": "/data/in.txt"}\' --offset \'{"position": 0}\'',
         'eos offsets alter orders --where \'{"cluster": "eu"}\' --offset null',
-        "eos offsets alter orders --file wanted.json --hash 3f1c09ab77d2",
+        "eos offsets alter orders --file wanted.json --plan 3f1c09ab77d2",
     ),
 )(alter_)
 offsets_app.command(
     "reset",
-    epilog=examples("eos offsets reset orders", "eos offsets reset orders --hash 3f1c09ab77d2 --reason CHG-4711"),
+    epilog=examples("eos offsets reset orders", "eos offsets reset orders --plan 3f1c09ab77d2 --reason CHG-4711"),
 )(reset_)
 offsets_app.command(
     "restore",
@@ -193,7 +193,7 @@ offsets_app.command("prune", epilog=examples("eos offsets prune", "eos offsets p
 offsets_app.command(
     "migrate",
     epilog=examples(
-        "eos offsets migrate orders --to own", "eos offsets migrate orders --to global --hash 3f1c09ab77d2"
+        "eos offsets migrate orders --to own", "eos offsets migrate orders --to global --plan 3f1c09ab77d2"
     ),
 )(migrate_)
 

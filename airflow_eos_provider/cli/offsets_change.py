@@ -13,11 +13,9 @@ import typer
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
-    HashOption,
     JsonOption,
     ReasonOption,
     TakeOverOption,
-    YesOption,
     actor,
     console,
     load_cluster,
@@ -26,6 +24,7 @@ from airflow_eos_provider.cli.common import (
     require_enough_digits,
 )
 from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.cli.confirm import PlanOption, YesOption
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, own_topic_name, read_worker_files
 from airflow_eos_provider.errors import EosError, PlanMovedError
@@ -57,20 +56,20 @@ AbsentOption = Annotated[
 def reset_(
     connector: ConnectorArgument,
     where: WhereOption = None,
-    plan_hash: HashOption = None,
+    plan: PlanOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
     reason: ReasonOption = "",
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a connector's offsets: it starts from the beginning. Without --hash or --yes: show the plan only.
+    """Remove a connector's offsets: it starts from the beginning. Without --plan or --yes: show the plan only.
 
     The connector is stopped, its transactional ids are fenced, the records are written in one transaction and read
     back, and the connector gets its former state again. Its tasks are then watched for a moment: exit code 1 if one
     fails. If the command is killed, run it again to resume.
     """
-    _Command(plan_hash, yes, cluster, reason, take_over, as_json).run(
+    _Command(plan, yes, cluster, reason, take_over, as_json).run(
         OffsetsRequest(Verb.RESET, connector, where=parse_where(where))
     )
 
@@ -98,14 +97,14 @@ def alter_(
         ),
     ] = False,
     absent: AbsentOption = False,
-    plan_hash: HashOption = None,
+    plan: PlanOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
     reason: ReasonOption = "",
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give source partitions other offsets. Without --hash or --yes: show the plan, change nothing.
+    """Give source partitions other offsets. Without --plan or --yes: show the plan, change nothing.
 
     --file has several offsets. --offset is for the source partition of --partition, for each that --where matches, or
     for --all. An offset is written under the key that the connector's tasks look for, however it is spelt. The
@@ -122,7 +121,7 @@ def alter_(
         wanted = [changes.parse_wanted(partition, offset or "")]
     else:
         wanted = [changes.Wanted(None, changes.parse_offset(offset or ""))]
-    _Command(plan_hash, yes, cluster, reason, take_over, as_json).run(
+    _Command(plan, yes, cluster, reason, take_over, as_json).run(
         OffsetsRequest(
             Verb.ALTER,
             connector,
@@ -162,21 +161,21 @@ def restore_(
         typer.Option("--from-elsewhere", help="Even if it is of another group, Kafka cluster or topic of that name."),
     ] = False,
     absent: AbsentOption = False,
-    plan_hash: HashOption = None,
+    plan: PlanOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
     reason: ReasonOption = "",
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Set a connector's offsets to those of a backup, or of another connector. Without --hash or --yes: plan only.
+    """Set a connector's offsets to those of a backup, or of another connector. Without --plan or --yes: plan only.
 
     Offsets that came after the backup are removed. With --from, the other connector keeps its offsets; with --from and
     FILE, the backup may be of another group. The steps are the same as for 'eos offsets reset'. With --all, every plan
     is made before the first connector is stopped, and nothing changes if one is refused.
     """
     if source is not None and not each:
-        _Command(plan_hash, yes, cluster, reason, take_over, as_json).run(
+        _Command(plan, yes, cluster, reason, take_over, as_json).run(
             OffsetsRequest(
                 Verb.COPY, connector, source=source, file=str(file.absolute()) if file else "", absent=absent
             )
@@ -184,10 +183,10 @@ def restore_(
         return
     if each == (file is not None):
         raise typer.BadParameter("name a connector and a backup; --all and a backup; or a connector and --from")
-    if each and plan_hash is not None:
+    if each and plan is not None:
         raise typer.BadParameter("a hash is of one connector: name it")
     saved = (file or Path(connector)).absolute()
-    command = _Command(plan_hash, yes, cluster, reason, take_over, as_json)
+    command = _Command(plan, yes, cluster, reason, take_over, as_json)
 
     def request(name: str) -> OffsetsRequest:
         return OffsetsRequest(Verb.RESTORE, name, file=str(saved), from_elsewhere=from_elsewhere, absent=absent)
@@ -220,7 +219,7 @@ def prune_(
     connector: Annotated[
         str | None, typer.Argument(help="One connector that is deleted; default: every one that has left offsets.")
     ] = None,
-    plan_hash: HashOption = None,
+    plan: PlanOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
     reason: ReasonOption = "",
@@ -229,13 +228,13 @@ def prune_(
 ) -> None:
     """Remove the offsets of connectors that are deleted: one that is made anew under the name would go on there.
 
-    Without --hash or --yes: show the plans, and what else such connectors have left; change nothing. A transaction that
+    Without --plan or --yes: show the plans, and what else such connectors have left; change nothing. A transaction that
     one has left open is ended. Only the global topic is looked through; an own topic that no connector names any more
     is better deleted as a whole, with Kafka's own tools.
     """
-    if connector is None and plan_hash is not None:
+    if connector is None and plan is not None:
         raise typer.BadParameter("a hash is of one connector: name it")
-    command = _Command(plan_hash, yes, cluster, reason, take_over, as_json)
+    command = _Command(plan, yes, cluster, reason, take_over, as_json)
     if connector is not None:
         command.run(OffsetsRequest(Verb.PRUNE, connector))
         return
@@ -273,14 +272,14 @@ def migrate_(
         str | None,
         typer.Option("--topic", help="The topic of its own; default: <group>-<connector>-offsets."),
     ] = None,
-    plan_hash: HashOption = None,
+    plan: PlanOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
     reason: ReasonOption = "",
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Move a connector's offsets into a topic of its own, or back. Without --hash or --yes: show the plan only.
+    """Move a connector's offsets into a topic of its own, or back. Without --plan or --yes: show the plan only.
 
     The topic is created where it is missing; the connector's offsets.storage.topic is changed while it is stopped. The
     other steps are those of 'eos offsets reset'.
@@ -288,7 +287,7 @@ def migrate_(
     if to is Whose.GLOBAL and topic is not None:
         raise typer.BadParameter("--topic names a topic of its own: use it with --to own")
 
-    command = _Command(plan_hash, yes, cluster, reason, take_over, as_json)
+    command = _Command(plan, yes, cluster, reason, take_over, as_json)
     own = topic or own_topic_name(load_cluster(cluster).group_id, connector)
     command.run(OffsetsRequest(Verb.MIGRATE, connector, own_topic=own if to is Whose.OWN else ""))
 
@@ -322,7 +321,7 @@ class _Command:
                 raise PlanMovedError(
                     f"The plan of 'eos offsets {what}' is {plan.short_hash}, and not {self.plan_hash}: the "
                     f"connector or its offsets were changed since{last}, or another change was asked for.",
-                    remedy="Look at the plan again, without --hash.",
+                    remedy="Look at the plan again, without --plan.",
                 )
             journal = change_journal(
                 session.kafka, session.cluster.group_id, actor=actor(), reason=self.reason, report=report_line
@@ -386,4 +385,4 @@ class _Command:
             console.print("Nothing to do.")
             return
         begun = "It was begun and not finished" if is_unfinished else "Nothing is changed yet"
-        console.print(f"{begun}. To do it: {command} with --hash {plan.short_hash}", style="bold", soft_wrap=True)
+        console.print(f"{begun}. To do it: {command} with --plan {plan.short_hash}", style="bold", soft_wrap=True)

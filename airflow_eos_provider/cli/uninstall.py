@@ -10,7 +10,6 @@ import typer
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
-    HashOption,
     JsonOption,
     actor,
     console,
@@ -18,6 +17,7 @@ from airflow_eos_provider.cli.common import (
     report_line,
     require_enough_digits,
 )
+from airflow_eos_provider.cli.confirm import PlanOption
 from airflow_eos_provider.cli.intervals import GroupOption
 from airflow_eos_provider.cli.plan_apply import PLANS_FOLDER
 from airflow_eos_provider.connect.session import ConnectSession
@@ -28,7 +28,7 @@ from airflow_eos_provider.output import OutputOption, print_document
 
 
 def uninstall(
-    plan_hash: HashOption = None,
+    plan: PlanOption = None,
     ledgers: Annotated[
         bool,
         typer.Option(
@@ -42,29 +42,29 @@ def uninstall(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what this package has left of a group, in Kafka and in files; with --hash, remove it.
+    """Show what this package has left of a group, in Kafka and in files; with --plan, remove it.
 
     Removed are the group's journal, backups of workers' files, what killed commands have left beside them, and the
     plans shown in this directory. Connect's own topics are never touched. Refused while a roll, a change or a restart
     is under way or was not finished; with --ledgers also while an interval run is.
     """
-    require_enough_digits(plan_hash)
+    require_enough_digits(plan)
     with ConnectSession(load_cluster(cluster)) as session:
         uninstaller = Uninstaller(session, group, ledgers=ledgers, plans_folder=PLANS_FOLDER)
-        plan = uninstaller.plan()
-        if plan_hash is not None:
-            plan.require(plan_hash)
+        made = uninstaller.plan()
+        if plan is not None:
+            made.require(plan)
             group_id = session.cluster.group_id
             journal = change_journal(session.kafka, group_id, actor=actor(), report=report_line)
-            uninstaller.apply(plan, journal, report_line)
-    document = {**plan.to_dict(), "applied": plan_hash is not None}
-    if not print_document(document, [item.name for item in plan.removes], output, as_json=as_json):
-        _show(plan, _again(plan, cluster, group, ledgers=ledgers), applied=plan_hash is not None)
+            uninstaller.apply(made, journal, report_line)
+    document = {**made.to_dict(), "applied": plan is not None}
+    if not print_document(document, [item.name for item in made.removes], output, as_json=as_json):
+        _show(made, _again(made, cluster, group, ledgers=ledgers), applied=plan is not None)
 
 
 def _again(plan: UninstallPlan, cluster: Path | None, group: str, *, ledgers: bool) -> str:
     """The command that carries a plan out, with what this one was given."""
-    words = ["eos", "uninstall", "--hash", plan.short_hash]
+    words = ["eos", "uninstall", "--plan", plan.short_hash]
     words += ["--ledgers"] * ledgers
     words += ["--group", group] if group != DEFAULT_GROUP_ID else []
     words += ["--cluster", str(cluster)] if cluster is not None else []

@@ -176,7 +176,7 @@ class Uninstaller:
             if content.rollouts or any(change.kind != KIND for change in content.changes.values()):
                 raise PlanMovedError(
                     f"Group {self._group_id} has a journal by now: it was rolled or changed meanwhile.",
-                    remedy="Look at the plan again, without --hash.",
+                    remedy="Look at the plan again, without --plan.",
                 )
 
     def _remove(self, item: Item) -> None:

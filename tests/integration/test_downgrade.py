@@ -409,7 +409,7 @@ def test_what_rolls_have_left_is_removed_and_nothing_else(
     assert plans
     assert traces(lab) == there, "a plan removes nothing"
     assert [item["name"] for item in shown["stays"]] == [journal_topic(lab.group_id)], "its id, which cannot be deleted"
-    eos.run("uninstall", "--hash", "0" * 12, expect=3)
+    eos.run("uninstall", "--plan", "0" * 12, expect=3)
 
     command = next(line for line in eos.run("uninstall").stdout.splitlines() if line.startswith("To do it:"))
     eos.run(*shlex.split(command)[4:])

@@ -419,8 +419,8 @@ def test_ledgers_are_removed_on_request_only_and_not_while_a_run_is_under_way(la
     assert {item["name"] for item in plan["removes"] if item["kind"] == "topic"} == ours
     assert all("delivered again" in item["why"] for item in plan["removes"] if item["kind"] == "topic")
     with pytest.raises(RefusedError):
-        uninstall("--hash", plan["hash"])  # without --ledgers that is another plan
-    uninstall("--ledgers", "--hash", plan["hash"])
+        uninstall("--plan", plan["hash"])  # without --ledgers that is another plan
+    uninstall("--ledgers", "--plan", plan["hash"])
     assert set(topics.describe([*ours, other, "topic-of-uninstalled"])) == {other, "topic-of-uninstalled"}
 
 

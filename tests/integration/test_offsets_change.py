@@ -48,11 +48,11 @@ def test_a_reset_is_shown_then_done_by_its_hash_and_the_connector_reads_from_the
     assert (len(plan["writes"]), plan["exactly_once"], plan["target_state"]) == (1, True, "STARTED")
     shown = eos.run("offsets", "reset", "reset").stdout
     assert "Nothing is changed yet" in shown
-    assert f"--hash {plan['hash'][:12]}" in shown
-    assert "not 00000000" in eos.run("offsets", "reset", "reset", "--hash", "0" * 12, expect=3).stderr
+    assert f"--plan {plan['hash'][:12]}" in shown
+    assert "not 00000000" in eos.run("offsets", "reset", "reset", "--plan", "0" * 12, expect=3).stderr
     assert listed(eos, "reset") == [END]
 
-    report = json.loads(eos.run("offsets", "reset", "reset", "--hash", plan["hash"][:12], "--json").stdout)
+    report = json.loads(eos.run("offsets", "reset", "reset", "--plan", plan["hash"][:12], "--json").stdout)
     assert report["written"] == 1
     cluster.until_read("reset", 2)
     assert cluster.state("reset") == "RUNNING"
@@ -251,7 +251,7 @@ def test_a_reset_that_is_killed_at_each_step_goes_on_and_writes_once(cluster: Cl
     plan = eos.run("plan", "--to", "preparing", "--allow-downtime", "--json").stdout
     roll_hash = json.loads(plan)["hash"]
     for step, point in KILLED_AT:
-        killed(cluster.lab, step, point, "offsets", "reset", "killed", "--hash", plan_hash)
+        killed(cluster.lab, step, point, "offsets", "reset", "killed", "--plan", plan_hash)
         if (step, point) == ("stop", "carried-out"):
             shown = json.loads(eos.run("status", "--json", "--exit-code", expect=1).stdout)["findings"]
             (found,) = [finding for finding in shown if "(offsets reset killed, " in finding["what"]]
@@ -260,7 +260,7 @@ def test_a_reset_that_is_killed_at_each_step_goes_on_and_writes_once(cluster: Cl
     assert "is not finished" in eos.run("apply", "--plan", roll_hash, "--allow-downtime", expect=3).stderr
     assert "is not finished" in eos.run("offsets", "alter", "killed", "--all", "--offset", '{"position": 0}', "--yes",
                                         expect=3).stderr  # fmt: skip
-    eos.run("offsets", "reset", "killed", "--hash", plan_hash)
+    eos.run("offsets", "reset", "killed", "--plan", plan_hash)
     cluster.until_read("killed", 2)
 
     assert cluster.removals("killed") == 1

@@ -141,7 +141,7 @@ def test_while_a_worker_hangs_in_a_transaction_nothing_is_changed_and_it_is_shut
 def test_of_two_changes_at_once_one_is_refused_and_its_plan_does_not_fit_later(cluster: Cluster, eos: Any) -> None:
     cluster.source("twice")
     plan = json.loads(eos.run("offsets", "reset", "twice", "--json").stdout)
-    reset = ("offsets", "reset", "twice", "--hash", plan["hash"])
+    reset = ("offsets", "reset", "twice", "--plan", plan["hash"])
     partition = json.dumps({"filename": str(cluster.file("twice"))})
     alter = ("offsets", "alter", "twice", "--partition", partition, "--offset", '{"position": 4}', "--yes")
     with suspended(cluster.lab, "write", *reset) as first:
@@ -158,7 +158,7 @@ def test_of_two_changes_at_once_one_is_refused_and_its_plan_does_not_fit_later(c
     assert cluster.removals("twice") == 1
 
     plan_hash = json.loads(eos.run("offsets", "reset", "twice", "--json").stdout)["hash"]
-    both = [eos.start("offsets", "reset", "twice", "--hash", plan_hash, "--json") for _ in range(2)]
+    both = [eos.start("offsets", "reset", "twice", "--plan", plan_hash, "--json") for _ in range(2)]
     ended = [(process.communicate(timeout=120), process.returncode) for process in both]
     codes = {code for _, code in ended}
     assert 0 in codes, ended

@@ -165,7 +165,7 @@ class OffsetsPlan(HashedPlan):
         if self.hash != now.hash:
             raise PlanMovedError(
                 f"The plan {self.short_hash} does not fit any more: {self._moved(now)}.",
-                remedy=f"Look at the plan again ('eos offsets {self.verb}' without --hash)."
+                remedy=f"Look at the plan again ('eos offsets {self.verb}' without --plan)."
                 + ("" if self.look.target_state is TargetState.STOPPED else " A stopped connector's does not move."),
             )
 

@@ -107,7 +107,7 @@ def test_every_command_with_a_hash_is_among_those_that_write_the_journal_or_stan
     with_hash = {
         path.removeprefix("eos ")
         for path, command in commands(eos())
-        if any({"--hash", "--plan"} & set(parameter.opts) for parameter in command.params)
+        if any({"--plan"} & set(parameter.opts) for parameter in command.params)
     }
     assert with_hash - set(JOURNALLED) == {"uninstall"}
 
