@@ -55,7 +55,7 @@ def slow_at_first(
                 time.sleep(seconds)  # the slow task that Spark speculates on
         return batch
 
-    return files_source(spark, interval, f"{folder}/2013-[0-9{{start:%d}}]*.json", format="lines", convert=slowly)
+    return files_source(spark, interval, f"{folder}/{{start:%Y}}-[0-9{{start:%d}}]*.json", format="lines", convert=slowly)
 
 
 def of_folder(spark: SparkSession, interval: Interval, folder: str) -> DataFrame:
@@ -86,7 +86,7 @@ def held_files(spark: SparkSession, interval: Interval, folder: str) -> FilesSou
                 time.sleep(0.02)
         return batch
 
-    return files_source(spark, interval, f"{folder}/2013-[0-9{{start:%d}}]*.json", format="lines", convert=held)
+    return files_source(spark, interval, f"{folder}/{{start:%Y}}-[0-9{{start:%d}}]*.json", format="lines", convert=held)
 
 
 def moving(spark: SparkSession, interval: Interval, folder: str) -> DataFrame:
