@@ -97,7 +97,7 @@ def test_a_wrong_cleanup_policy_is_found_and_mended_and_a_plan_that_was_not_show
 
     shown = eos.run("topics", "create", expect=3)
     assert plan["hash"][:12] not in shown.stdout
-    (plan_hash,) = re.findall(r"To apply this plan:  eos topics create.* --plan (\w+)", shown.stderr)
+    (plan_hash,) = re.findall(r"[Aa]pply this plan:  eos topics create.* --plan (\w+)", shown.stderr)
     assert "Done." in eos.run("topics", "create", "--plan", plan_hash).stdout
     settings = topics.settings_of([topic])[topic]
     assert {name: settings[name] for name in ("cleanup.policy", "segment.bytes")} == {

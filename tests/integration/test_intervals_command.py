@@ -357,7 +357,7 @@ def test_abandon_changes_nothing_unless_told_to_and_frees_the_interval(
     pipeline = make_pipeline("given-up")
     run = Run("given-up", day(1))
     write(pipeline, run, only=0)
-    with pytest.raises(NothingDoneError, match="pass --yes or --plan HASH"):
+    with pytest.raises(NothingDoneError, match="Pass --yes or --plan HASH"):
         eos(lab, "abandon", run.name)
     assert [status.run for status in statuses(pipeline)] == [run]
     assert eos(lab, "abandon", run.name, "--yes", "--json")["report"] == {"run": run.name, "abandoned": True}

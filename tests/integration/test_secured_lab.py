@@ -187,7 +187,7 @@ def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
 
 
 def plan(eos: Any, to: Mode) -> str:
-    return str(json.loads(eos.run("plan", "--to", to, "--allow-downtime", "--json").stdout)["report"]["hash"])
+    return str(json.loads(eos.run("plan", "--to", to, "--allow-downtime", "--json").stdout)["hash"])
 
 
 def modes_after_roll(eos: Any, to: Mode) -> list[str]:

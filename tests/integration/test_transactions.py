@@ -254,7 +254,7 @@ def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(
         abort = ("transactions", "abort", *at(1), "--fence")
         shown = eos.run(*abort, "--yes", expect=3)  # records are given up: no --yes is enough
         assert "late is fenced first" in shown.stdout
-        assert "pass --plan HASH: records that were written are given up" in " ".join(shown.stderr.split())
+        assert "Pass --plan HASH: records that were written are given up" in " ".join(shown.stderr.split())
         as_operator = (*abort, "--cluster", operators_file)
         for kind, name, operation, words in (
             (ResourceType.BROKER, "kafka-cluster", AclOperation.ALL, "Alter (or ClusterAction) on the cluster"),
