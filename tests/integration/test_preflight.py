@@ -281,7 +281,7 @@ def test_a_roll_that_would_stop_tasks_is_refused_until_they_are_corrected_and_it
         made = json.loads(eos.run("plan", "--to", "enabled", "--allow-downtime", "--json").stdout)
         for name in BREAKING:
             rest.resume(name)
-    assert "The connectors ('eos preflight' has more): " in shown
+    assert "Connectors ('eos preflight' shows more): " in shown
     assert any(line.startswith("required: blocks: support: ") for line in made["connectors"]["lines"])
     assert made["hash"][:12] in shown
 
