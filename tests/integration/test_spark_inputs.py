@@ -129,7 +129,7 @@ def test_of_many_files_a_digest_is_kept(
     monkeypatch.setattr(files_module, "MOST_FILES_IN_PLAN", 1)
     begin_and_fail(spark, folder, pipeline)
     (folder / "part 2.json").write_text("{}")
-    with pytest.raises(ConfigurationError, match="has 3 files now, and not those"):
+    with pytest.raises(ConfigurationError, match="has 3 files now, which differ"):
         write_interval(rows(spark, folder), pipeline, DAY)
 
 
