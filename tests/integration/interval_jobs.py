@@ -55,7 +55,9 @@ def slow_at_first(
                 time.sleep(seconds)  # the slow task that Spark speculates on
         return batch
 
-    return files_source(spark, interval, f"{folder}/{{start:%Y}}-[0-9{{start:%d}}]*.json", format="lines", convert=slowly)
+    return files_source(
+        spark, interval, f"{folder}/{{start:%Y}}-[0-9{{start:%d}}]*.json", format="lines", convert=slowly
+    )
 
 
 def of_folder(spark: SparkSession, interval: Interval, folder: str) -> DataFrame:
