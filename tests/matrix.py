@@ -126,7 +126,6 @@ def measure(combination: Combination, wheel: Path, bootstrap_servers: str) -> di
 
 
 PACKAGES = ("pyspark", "pyarrow", "apache-airflow", "confluent-kafka", "kafka-python")
-PACKAGES = ("pyspark", "pyarrow", "apache-airflow", "confluent-kafka", "kafka-python")
 COLUMNS = ("python", "resolution", *PACKAGES, "write_interval")
 
 
