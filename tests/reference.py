@@ -330,14 +330,14 @@ def _changes() -> Iterator[str]:
         yield f"\n## {change.title}\n\n{change.summary} {change.details}\n"
         yield f"\n```sh\n{chr(10).join(change.examples)}\n```\n"
         yield f"\nIn Airflow: `{factory}`, or `{dag.plan_operator.__name__}` and `{dag.apply_operator.__name__}`.\n"
-        yield "\n| what is asked | type | default | meaning |\n|---|---|---|---|\n"
+        yield "\n| parameter | type | default | meaning |\n|---|---|---|---|\n"
         for field, (option, each) in options(change.request).items():
             default = "required" if each.default is MISSING else f"`{each.default!r}`"
             kind = kind_of(change.request, field).__name__
             yield f"| `{field}` | {kind} | {default} | {_cell(option.help)} |\n"
         left = "; ".join(f"`{leaf.name}` ({leaf.end})" for leaf in change.leaves)
         journal = "its records in the group's journal" if change.takes_lease else ""
-        yield f"\nLeaves: {'; '.join(filter(None, (left, journal)))}.\n"
+        yield f"\nLeaves behind: {'; '.join(filter(None, (left, journal)))}.\n"
         section = "an-interval-run" if change.brokers_only else "eos-itself"
         yield f"\nRights: `eos {name}` in [ACLs](acls.md#{section}).\n"
 
