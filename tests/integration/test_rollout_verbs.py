@@ -125,15 +125,25 @@ def process_of(lab: Lab, task: str = TASK) -> Controller:
     return Controller(lab.cluster(), settings=SETTINGS, task=task)
 
 
-def wait_elsewhere(lab: Lab, wait: GateState, until: str = "") -> tuple[str, GateState]:
-    """What a trigger does, until it has a reason to resume the task."""
+def wait_elsewhere(lab: Lab, wait: GateState, expected: str = "") -> GateState:
+    """Poll the gate as a trigger does, until there is a reason to resume the task.
+
+    :param expected: a part of that reason.
+    """
     look = GateLook(lab.cluster(), GateState.from_dict(wait.to_dict()), TASK)
-    deadline = time.monotonic() + 600
-    while (reason := look.look()) is None:
-        assert time.monotonic() < deadline, look.status_line
-        time.sleep(0.3)
-    assert until in reason
-    return reason, GateState.from_dict(look.gate.to_dict())
+    reasons: list[str] = []
+
+    def has_reason() -> bool:
+        reasons.extend(filter(None, [look.look()]))
+        return bool(reasons)
+
+    try:
+        until(has_reason, "a reason to resume the task", seconds=150, pause=0.3)
+    except AssertionError as error:
+        error.add_note(look.status_line)
+        raise
+    assert expected in reasons[0]
+    return GateState.from_dict(look.gate.to_dict())
 
 
 def more(before: dict[str, int], lab: Lab) -> set[int]:
@@ -177,7 +187,7 @@ def test_a_task_that_is_asked_to_stop_or_taken_over_while_deferred_does_no_more(
     wait = process_of(lab).advance(plan)
     assert isinstance(wait, GateState)
     ask(kafka, lab.group_id, Request(wait.rollout_id, RequestKind.PAUSE, time.time(), "ann", "lunch"))
-    _, waited = wait_elsewhere(lab, wait, until="ann asked for pause: lunch")
+    waited = wait_elsewhere(lab, wait, expected="ann asked for pause: lunch")
     with pytest.raises(StopRequestedError, match="lunch"):
         process_of(lab).go_on(plan, waited)
     assert read_journal(kafka, lab.group_id).rollouts[wait.rollout_id].state is RolloutState.PAUSED
@@ -187,7 +197,7 @@ def test_a_task_that_is_asked_to_stop_or_taken_over_while_deferred_does_no_more(
     assert isinstance(wait, GateState)
     taken = process_of(lab, task=ANOTHER).advance(plan, take_over=True)
     assert isinstance(taken, GateState)
-    wait_elsewhere(lab, replace(wait, look_at=time.time() + 60), until="taken over")
+    wait_elsewhere(lab, replace(wait, look_at=time.time() + 60), expected="taken over")
     with pytest.raises(FencedError, match="while this task was deferred"):
         process_of(lab).go_on(plan, wait)
     Controller(lab.cluster(), settings=SETTINGS, task=ANOTHER).apply(plan)
@@ -223,7 +233,7 @@ def test_a_roll_in_pieces_restarts_each_worker_once_and_no_other_controller_may_
     while isinstance(outcome, GateState):
         gates.append(outcome)
         assert len(gates) < 10, "the same gate comes back"
-        _, waited = wait_elsewhere(lab, outcome)
+        waited = wait_elsewhere(lab, outcome)
         if len(restarts(gates)) == 2:
             waited = with_its_time_over(waited)
         outcome = process_of(lab).go_on(plan, waited)
@@ -302,10 +312,11 @@ def answer_in_the_first_restart(eos: Any, roll: Any, verb: str, reason: str) -> 
     with eos.line_in_log(roll, r"stopping pid"):
         with eos.suspended(roll):
             asking = eos.start("rollout", verb, "--reason", reason, "--json")
-            deadline = time.monotonic() + 600
-            while not read_journal(lab.cluster().kafka, lab.group_id).requests:
-                assert time.monotonic() < deadline, "the request is not on record"
-                time.sleep(0.2)
+            until(
+                lambda: read_journal(lab.cluster().kafka, lab.group_id).requests,
+                "the request to be on record",
+                seconds=150,
+            )
         output, errors = asking.communicate(timeout=300)
         assert asking.returncode == 0, errors
         _, progress = roll.communicate(timeout=300)
