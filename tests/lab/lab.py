@@ -31,7 +31,7 @@ from airflow_eos_provider.lab.waiting import wait_for, wait_for_broker
 from airflow_eos_provider.lab.worker import Worker
 from airflow_eos_provider.processes import ProcessIdentity
 from tests.lab.issuer import Issuer
-from tests.lab.machine import Machine, is_machine, remove_control_groups
+from tests.lab.machine import Machine, is_machine, machine_name, remove_control_groups
 from tests.lab.machine_login import MachineLogin, grant, public_key
 from tests.lab.machine_needs import require_machines
 from tests.lab.machine_root import Root
@@ -74,7 +74,7 @@ class TestLabOptions(LabOptions):
             )
         if self.machines and self.secure:
             raise ConfigurationError("A secured lab with machines is asked for.", expected="one of both")
-        names = {f"connect-{number}" for number in range(1, self.machines + 1)}
+        names = {machine_name(number) for number in range(1, self.machines + 1)}
         if unknown := set(self.clock_offsets) - names:
             raise ConfigurationError(
                 f"The clock of {', '.join(sorted(unknown))} is to be ahead, but there is no such machine.",
