@@ -33,7 +33,8 @@ from tests import seen
 from tests.faults.sabotage import Sabotage, unit_of
 from tests.lab.lab import TestLabOptions
 from tests.lab.machine import Machine
-from tests.lab.machine_login import SUDOERS_FILE, MachineLogin, known_host, public_key
+from tests.lab.machine_login import SUDOERS_FILE, MachineLogin, known_host
+from tests.sshd import public
 from tests.waiting import until
 
 PROGRAM = Path(__file__).with_name("eos_at_a_moment.py")
@@ -238,7 +239,7 @@ def test_what_a_machine_lacks_is_refused_before_anything_is_touched(far: Far, la
     assert fingerprint(second) in str(unknown)
     assert "ssh-keyscan" in str(unknown)
 
-    of_third = known_host(second).split()[0] + " " + " ".join(public_key(third.host_key).split()[:2]) + "\n"
+    of_third = known_host(second).split()[0] + " " + public(third.host_key) + "\n"
     changed = refusal(
         with_known_hosts(lab, tmp_path / "changed", known_host(first) + of_third + known_host(third)), target
     )

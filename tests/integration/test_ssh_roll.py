@@ -29,11 +29,12 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
 from tests.lab.lab import TestLabOptions
 from tests.lab.machine import Machine
-from tests.lab.machine_login import MachineLogin, public_key
+from tests.lab.machine_login import MachineLogin
 from tests.lab.machine_root import LOGIN_USER
 from tests.lab.machine_worker import MachineWorker
 from tests.secret_search import CommandLines, Found, search_database, search_files, search_topics
 from tests.seen import modes
+from tests.sshd import public
 from tests.system.components import has_heard_of_the_end, tries
 from tests.system.modes import bring_to
 from tests.waiting import API_PAUSE_SECONDS, until
@@ -121,7 +122,7 @@ def connections(lab: Lab) -> Iterator[dict[str, object]]:
         conn_id = f"ssh_{machine.name}".replace("-", "_")
         login = {
             "private_key": MachineLogin(lab.root).key.read_text(encoding="ascii"),
-            "host_key": " ".join(public_key(machine.host_key).split()[:2]),
+            "host_key": public(machine.host_key),
         }
         yield {
             "connection_id": conn_id,

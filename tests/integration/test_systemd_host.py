@@ -40,9 +40,10 @@ from airflow_eos_provider.rollout.hosts.service.unit_look import UnitFacts
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from tests.integration import systemd_worker
 from tests.lab.machine import Machine, remove_control_groups
-from tests.lab.machine_login import MachineLogin, public_key
+from tests.lab.machine_login import MachineLogin
 from tests.lab.machine_needs import need_machines
 from tests.lab.machine_root import Root
+from tests.sshd import public
 from tests.waiting import until
 
 CONFIG = "/etc/kafka/connect.properties"
@@ -112,8 +113,8 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
             address=machine.host,
             ssh_port=machine.ssh_port,
             hosts={machine.name: machine.host},
-            public_key=public_key(login.key),
-            host_key=(machine.host_key.read_text(encoding="ascii"), public_key(machine.host_key)),
+            public_key=public(login.key),
+            host_key=(machine.host_key.read_text(encoding="ascii"), public(machine.host_key)),
         )
     )
     try:

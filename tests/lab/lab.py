@@ -32,11 +32,12 @@ from airflow_eos_provider.lab.worker import Worker
 from airflow_eos_provider.processes import ProcessIdentity
 from tests.lab.issuer import Issuer
 from tests.lab.machine import Machine, is_machine, machine_name, remove_control_groups
-from tests.lab.machine_login import MachineLogin, grant, public_key
+from tests.lab.machine_login import MachineLogin, grant
 from tests.lab.machine_needs import require_machines
 from tests.lab.machine_root import Root
 from tests.lab.machine_worker import MachineWorker, stop_workers
 from tests.lab.security import Principal, SecuredBroker, SecuredPorts, SecuredWorker, Security
+from tests.sshd import public
 
 _NOT_GIVEN = -(10**9)
 
@@ -179,8 +180,8 @@ class TestLab(Lab):
                     address=machine.host,
                     ssh_port=machine.ssh_port,
                     hosts={each.name: each.host for each in machines},
-                    public_key=public_key(login.key),
-                    host_key=(machine.host_key.read_text(encoding="ascii"), public_key(machine.host_key)),
+                    public_key=public(login.key),
+                    host_key=(machine.host_key.read_text(encoding="ascii"), public(machine.host_key)),
                     clock_offset_seconds=self.options.clock_offsets.get(machine.name, 0),
                 )
             )

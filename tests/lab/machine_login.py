@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from airflow_eos_provider.lab.record import write_atomically
 from airflow_eos_provider.rollout.hosts.sudoers import sudoers_of
 from tests.lab.machine import Machine
 from tests.lab.machine_root import LOGIN_USER
+from tests.sshd import make_key, public
 
 _HOST = """\
 Host {name}
@@ -25,8 +25,6 @@ Host {name}
     GlobalKnownHostsFile /dev/null
     StrictHostKeyChecking yes
 """
-
-_KEYGEN_SECONDS = 60.0
 
 #: The machine's own file for the login. sudo leaves out a file with a dot in its name.
 SUDOERS_FILE = "/etc/sudoers.d/eos"
@@ -83,26 +81,7 @@ class MachineLogin:
 
 def known_host(machine: Machine) -> str:
     """The machine's line in a file of known hosts."""
-    kind, key = public_key(machine.host_key).split()[:2]
-    return f"[{machine.host}]:{machine.ssh_port} {kind} {key}\n"
-
-
-def public_key(private: Path) -> str:
-    """The public key that belongs to a file of a private one."""
-    return private.with_name(f"{private.name}.pub").read_text(encoding="ascii")
-
-
-def make_key(private: Path) -> None:
-    """Make a key pair without a passphrase.
-
-    :raises EosError: ``ssh-keygen`` fails.
-    """
-    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", private.parent.name, "-f", str(private)]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_KEYGEN_SECONDS, check=False
-    )
-    if done.returncode != 0:
-        raise EosError(f"ssh-keygen made no key at {private}: {done.stderr.strip()}")
+    return f"[{machine.host}]:{machine.ssh_port} {public(machine.host_key)}\n"
 
 
 def grant(workers: Mapping[str, WorkerDescription], machines: Mapping[str, Machine]) -> None:

@@ -241,8 +241,8 @@ class Root:
         layer.write("/etc/ssh/sshd_config", _SSHD_CONFIG.format(address=self.address, port=self.ssh_port))
         private, public = self.host_key
         layer.write("/etc/ssh/ssh_host_ed25519_key", private, 0o600)
-        layer.write("/etc/ssh/ssh_host_ed25519_key.pub", public)
-        layer.write(f"{login.home}/.ssh/authorized_keys", self.public_key, 0o600, login)
+        layer.write("/etc/ssh/ssh_host_ed25519_key.pub", f"{public}\n")
+        layer.write(f"{login.home}/.ssh/authorized_keys", f"{self.public_key}\n", 0o600, login)
         folder = layer.path(f"{login.home}/.ssh")
         folder.chmod(0o700)
         os.chown(folder, login.number, login.number)
