@@ -23,13 +23,19 @@ from airflow_eos_provider.changes.rights.change import GRANT
 
 
 def _with_changes(leaf: Leaf, *others: str) -> Leaf:
-    """A leaf with the changes that declare it.
+    """The leaf with the commands that leave it: the changes that declare it, then the others.
 
-    :param others: further commands that leave it.
+    :param others: commands that are no changes.
     """
     by = tuple(change.name for change in CHANGES.values() if leaf in change.leaves)
     return replace(leaf, verbs=(*by, *others))
 
+
+#: The commands that edit workers' files and restart workers.
+_ROLLS = ("apply", "rollout resume", "rollout undo")
+
+#: The commands that write source offsets.
+_OFFSETS = ("offsets alter", "offsets reset", "offsets restore", "offsets migrate", "offsets prune")
 
 #: The commands that write the group's journal.
 JOURNALLED = (
@@ -39,11 +45,7 @@ JOURNALLED = (
     "rollout abort",
     "rollout undo",
     *(change.name for change in CHANGES.values() if change.takes_lease),
-    "offsets alter",
-    "offsets reset",
-    "offsets restore",
-    "offsets migrate",
-    "offsets prune",
+    *_OFFSETS,
     "offsets drop-own",
     "changes abandon",
 )
@@ -79,27 +81,14 @@ LEAVES: tuple[Leaf, ...] = (
         FORGOTTEN,
     ),
     Leaf(Where.KAFKA, "records of interval runs, with the header that run_header names", _INTERVALS, "data", End.STAYS),
-    _with_changes(
-        FENCED_IDS,
-        "offsets alter",
-        "offsets reset",
-        "offsets restore",
-        "offsets migrate",
-        "offsets prune",
-    ),
+    _with_changes(FENCED_IDS, *_OFFSETS),
     _with_changes(ABORT_MARKER),
     *(_with_changes(leaf) for leaf in GRANT.leaves),
     _with_changes(INTERNAL_TOPICS, "offsets migrate"),
     Leaf(
         Where.CONNECT,
         "records in offsets topics",
-        (
-            "offsets alter",
-            "offsets reset",
-            "offsets restore",
-            "offsets migrate",
-            "offsets prune",
-        ),
+        _OFFSETS,
         "offsets, and tombstones until compaction",
         End.STAYS,
     ),
@@ -113,7 +102,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(
         Where.WORKER,
         "exactly.once.source.support and isolation.level in the worker's file",
-        ("apply", "rollout resume", "rollout undo"),
+        _ROLLS,
         "the mode, and how offsets are read below enabled",
         End.STAYS,
         "'eos plan --to disabled' turns the mode off",
@@ -121,14 +110,14 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(
         Where.WORKER,
         "<worker's file>.eos-backup",
-        ("apply", "rollout resume", "rollout undo"),
+        _ROLLS,
         "the file before the last change, with its secrets and its permissions",
         End.UNINSTALL,
     ),
     Leaf(
         Where.WORKER,
         ".<worker's file>.eos-new",
-        ("apply", "rollout resume", "rollout undo"),
+        _ROLLS,
         "the file that takes over the name",
         End.ITSELF,
         "'eos uninstall' removes what a killed one has left",
@@ -136,7 +125,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(
         Where.WORKER,
         ".<worker's file>.eos-part, .<worker's file>.eos-backup.eos-new",
-        ("apply", "rollout resume", "rollout undo"),
+        _ROLLS,
         "the new file and the backup while they are written",
         End.ITSELF,
         "the next change of that file, or 'eos uninstall', removes what a killed one has left",
@@ -144,7 +133,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(
         Where.WORKER,
         "airflow_eos_provider/<worker>.restart, .claim.… and .out.… beside the pid file",
-        ("apply", "rollout resume", "rollout undo"),
+        _ROLLS,
         "how far a restart has come",
         End.ITSELF,
         "the next restart of that worker, or 'eos uninstall', removes what a killed one has left",
@@ -152,7 +141,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(
         Where.WORKER,
         "~/.local/state/airflow_eos_provider/<worker>.restart, .claim.… and .out.… (or below $XDG_STATE_HOME)",
-        ("apply", "rollout resume", "rollout undo"),
+        _ROLLS,
         "the same of a worker that another supervisor owns",
         End.ITSELF,
         "the next restart of that worker removes what a killed one has left",
@@ -160,7 +149,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(
         Where.WORKER,
         "<pid file>.<pid>.eos",
-        ("apply", "rollout resume", "rollout undo"),
+        _ROLLS,
         "the pid file while it is written",
         End.ITSELF,
     ),
