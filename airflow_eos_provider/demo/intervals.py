@@ -17,7 +17,7 @@ from airflow_eos_provider.demo.oracle import Comparison, Drained, compare, diges
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
+from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.spark_connect import SparkConnect
 
@@ -124,9 +124,8 @@ def backfill(rest: AirflowRest, days: int) -> dict[str, dict[str, Any]]:
 def _summary(rest: AirflowRest, run_id: str, state: str) -> dict[str, Any]:
     (task,) = rest.task_instances(DAG_ID, run_id)
     if state != "success":
-        lines = rest.new_log_lines(LogCursor(DAG_ID, run_id, task.task_id, task.try_number))
         raise IntervalsFailedError(
-            f"The run {run_id} ended as {state}. The end of its log:\n" + "\n".join(line.text for line in lines[-15:])
+            f"The run {run_id} ended as {state}. The end of its log:\n{rest.log_end(DAG_ID, run_id, task)}"
         )
     return {**rest.xcom(DAG_ID, run_id, task.task_id), "tries": task.try_number}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab.airflow_rest import AirflowRest, AirflowRestError, LogCursor
+from airflow_eos_provider.lab.airflow_rest import AirflowRest, AirflowRestError
 
 DAG_ID = "connect_exactly_once_upgrade"
 CONNECTION_ID = "kafka_connect_default"
@@ -95,6 +95,5 @@ def _failures(rest: AirflowRest, upgrade: Upgrade) -> str:
     text = ""
     for task in rest.task_instances(DAG_ID, upgrade.run_id):
         if task.state == "failed":
-            lines = rest.new_log_lines(LogCursor(DAG_ID, upgrade.run_id, task.task_id, task.try_number))
-            text += f" The end of the log of {task.task_id}:\n" + "\n".join(line.text for line in lines[-15:])
+            text += f" The end of the log of {task.task_id}:\n{rest.log_end(DAG_ID, upgrade.run_id, task)}"
     return text

@@ -16,6 +16,8 @@ from airflow_eos_provider.errors import EosError, UnreachableError
 #: Pauses between two attempts of a read that got no answer, seconds.
 _RETRY_PAUSE_SECONDS = 0.5
 
+_LOG_END_LINES = 15
+
 #: States of a task that waits for a person without a process; ``deferred`` where a trigger watches as well.
 _PARKED = ("awaiting_input", "deferred")
 
@@ -200,6 +202,11 @@ class AirflowRest:
         new = lines[cursor.lines_read :]
         cursor.lines_read = max(cursor.lines_read, len(lines))
         return new
+
+    def log_end(self, dag_id: str, run_id: str, task: TaskInstance) -> str:
+        """The last lines of the log of a task's current try."""
+        lines = self.new_log_lines(LogCursor(dag_id, run_id, task.task_id, task.try_number))
+        return "\n".join(line.text for line in lines[-_LOG_END_LINES:])
 
     def required_actions(self, dag_id: str, run_id: str, *, open_only: bool = True) -> tuple[RequiredAction, ...]:
         """The questions of a run that wait for a person (all of them without ``open_only``).
