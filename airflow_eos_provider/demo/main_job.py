@@ -140,8 +140,8 @@ class _Demo:
             self._report.load_lasted = feeder.is_running
             self._report.load = {"lines": feeder.stop(), "rate": FLIGHTS_PER_SECOND}
             starting_spark.result()
-        self._write_intervals(airflow, lab, spark)
-        self._compare(connectors, feeder.path)
+        summaries = self._write_intervals(airflow, lab, spark)
+        self._compare(connectors, feeder.path, summaries)
 
     def _start_lab(self) -> Lab:
         self._screen.stage(f"Start Kafka, PostgreSQL and {WORKERS} Connect workers, exactly-once disabled")
@@ -213,24 +213,25 @@ class _Demo:
         ids = ", ".join(sorted(fencing.fenced))
         self._screen.say(f"seen fenced: {ids}", "green" if fencing.is_real else "bold red")
 
-    def _write_intervals(self, airflow: AirflowLab, lab: Lab, spark: SparkConnect) -> None:
+    def _write_intervals(self, airflow: AirflowLab, lab: Lab, spark: SparkConnect) -> dict[str, dict[str, Any]]:
+        """Write the days; return the results of their tasks by interval."""
         days = self._options.days
         self._screen.stage(f"Backfill {days} day{'s' * (days > 1)} by Airflow and Spark; kill Spark while it writes")
-        self._summaries: dict[str, dict[str, Any]] = {}
         with airflow.rest() as rest, intervals.killed_while_it_writes(spark, lab.kafka) as killed:
             self._report.killed_in_intervals = killed
-            self._summaries = intervals.backfill(rest, days)
-        for name, summary in sorted(self._summaries.items()):
+            summaries = intervals.backfill(rest, days)
+        for name, summary in sorted(summaries.items()):
             self._screen.say(f"{name}: {summary['records']} records, try {summary['tries']}", "green")
+        return summaries
 
-    def _compare(self, connectors: Connectors, path: Path) -> None:
+    def _compare(self, connectors: Connectors, path: Path, summaries: dict[str, dict[str, Any]]) -> None:
         self._screen.stage("Compare every topic with its source, record by record")
         report, since = self._report, self._report.upgrade.enabled_at_ms
         flights, mirrored = connectors.drain_both()
         report.source = compare(expected_from_file(path), flights, since)
         report.mirror = compare(expected_from_topic(flights), mirrored, since)
         drained = connectors.drain(intervals.TOPIC)
-        report.interval_topic, report.intervals = intervals.compare_days(drained, self._options.days, self._summaries)
+        report.interval_topic, report.intervals = intervals.compare_days(drained, self._options.days, summaries)
         for topic in (report.source, report.mirror, report.interval_topic):
             for example in topic.examples:
                 self._screen.say(f"{topic.topic}: {example}", "yellow")
