@@ -235,16 +235,12 @@ class Connectors:
         with TransactionsClient(self._cluster.kafka) as transactions:
             before = transactions.describe(ids)
 
-            def look() -> None:
-                for name, now in transactions.describe(before).items():
-                    if now.timeout_ms != before[name].timeout_ms:
-                        fenced[name] = now
-
             def unfenced() -> str:
                 nonlocal count_after
                 count_after = self._task_count_record()
                 for _ in range(int(_POLL_SECONDS / _FENCING_POLL_SECONDS)):
-                    look()
+                    now = transactions.describe(before)
+                    fenced.update({name: one for name, one in now.items() if one.timeout_ms != before[name].timeout_ms})
                     time.sleep(_FENCING_POLL_SECONDS)
                 done = count_after.offset > count_before.offset
                 return "" if done else f"{MIRROR_CONNECTOR} was reconfigured and not fenced"
