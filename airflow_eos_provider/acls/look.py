@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from airflow_eos_provider.acls.facts import Seen, SeenConnector
 from airflow_eos_provider.acls.judge import Authorizer
@@ -17,7 +16,7 @@ from airflow_eos_provider.connect.topics.config_topic import ClusterState, Conne
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, OWN_TOPIC, STATUS, read_worker_files
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.admin.authorized_operations import operations_of
-from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.admin.broker_settings import broker_settings
 from airflow_eos_provider.kafka.session import Session
 
 _CALL_SECONDS = 15.0
@@ -120,8 +119,9 @@ def read_authorizer(kafka: Session) -> Authorizer:
         )
     if acls is None:
         return Authorizer(is_there=False)
-    with kafka.admin() as admin:
-        settings = _broker_settings(admin)
+    settings: Mapping[str, str | None] | None = None
+    with kafka.admin() as admin, suppress(KafkaException):
+        settings = broker_settings(admin, _CALL_SECONDS)
     if settings is None:
         return Authorizer(acls)
     said = settings.get(_WITHOUT_ACL, "false")
@@ -131,16 +131,6 @@ def read_authorizer(kafka: Session) -> Authorizer:
         super_users=_super_users(settings),
         allows_without_acl=None if said is None else said.strip().lower() == "true",
     )
-
-
-def _broker_settings(admin: QuietAdmin) -> Mapping[str, str | None] | None:
-    """Of one broker, None for a value that it hides; None if they cannot be read (*DescribeConfigs* on the cluster)."""
-    with suppress(KafkaException):
-        metadata = admin.client.list_topics(timeout=_CALL_SECONDS)
-        broker = ConfigResource(ResourceType.BROKER, str(min(metadata.brokers)))
-        (future,) = admin.client.describe_configs([broker], request_timeout=_CALL_SECONDS).values()
-        return {name: entry.value for name, entry in future.result().items()}
-    return None
 
 
 def _super_users(settings: Mapping[str, str | None]) -> frozenset[str] | None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, group_of_leader, leader_id
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.admin.authorized_operations import operations_of
+from airflow_eos_provider.kafka.admin.broker_settings import broker_settings
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.owners import Owner, owner_of
@@ -211,8 +211,6 @@ def no_topic(kafka: Session, names: Collection[str]) -> ConfigurationError:
 def id_expiration_seconds(kafka: Session) -> float | None:
     """``transactional.id.expiration.ms`` of a broker, in seconds; None if it does not say, or may not say it to us."""
     with kafka.admin() as admin, suppress(KafkaException, KeyError, ValueError):
-        brokers = admin.client.list_topics(timeout=_LIST_SECONDS).brokers
-        broker = ConfigResource(ResourceType.BROKER, str(min(brokers)))
-        (future,) = admin.client.describe_configs([broker], request_timeout=_LIST_SECONDS).values()
-        return float(future.result()["transactional.id.expiration.ms"].value) / 1000
+        milliseconds = broker_settings(admin, _LIST_SECONDS)["transactional.id.expiration.ms"]
+        return None if milliseconds is None else float(milliseconds) / 1000
     return None
