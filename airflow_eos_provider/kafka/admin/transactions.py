@@ -1,5 +1,5 @@
-"""Transactions as the brokers know them. With its modules beside it (``coordinators``, ``fencing``, ``held_open``) all
-that knows wire messages.
+"""Transactions as the brokers report them. Only this package (``coordinators``, ``fencing``, ``open_transactions``,
+``acls`` and the others) knows wire messages.
 
 confluent-kafka has no call for transactions, so these go through kafka-python 3: its connections, its coordinator
 look-up and its message classes. The answers are read here, because its own readers give up at the first unknown id and
