@@ -25,7 +25,7 @@ from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path
 KIND, SCHEMA = "uninstall", 1
 
 _WHY_UNSEEN = "they are on another machine, or its description names none; see docs/reference/left-behind.md"
-_AGAIN = "which intervals are complete is not known then; one that is run again is delivered again"
+_AGAIN = "eos then cannot tell which intervals are complete; an interval that runs again is delivered again"
 _KEPT = "it says which intervals are complete; without it they would be delivered again (--ledgers removes it)"
 
 
@@ -170,13 +170,13 @@ class Uninstaller:
         planned = {item.name: item.id for item in plan.removes if item.kind == "topic"}
         for name, found in self._topics.describe(list(planned)).items():
             if found.id != planned[name]:
-                raise PlanMovedError(f"Topic {name} was deleted and made anew: its id is {found.id} now.")
+                raise PlanMovedError(f"Topic {name} was deleted and recreated: its id is {found.id} now.")
         if journal_topic(self._group_id) not in planned:  # made by this very call, for its lease
             content = read_journal(self._session.kafka, self._group_id)
             if content.rollouts or any(change.kind != KIND for change in content.changes.values()):
                 raise PlanMovedError(
-                    f"Group {self._group_id} has a journal by now: it was rolled or changed meanwhile.",
-                    remedy="Look at the plan again, without --plan.",
+                    f"Group {self._group_id} has a journal now: it was rolled or changed since the plan was made.",
+                    remedy="Make the plan again, without --plan.",
                 )
 
     def _remove(self, item: Item) -> None:
@@ -236,7 +236,7 @@ class Uninstaller:
         if self._ledgers and state.runs:
             raise RefusedError(
                 f"Interval runs are under way: {', '.join(sorted(state.runs)[:5])}.",
-                remedy="Let them end, or abandon those of which nothing is committed ('eos intervals abandon').",
+                remedy="Let them end, or abandon the runs without a committed slice ('eos intervals abandon').",
             )
         ledgers = [pins.ledger for _, pins in sorted(state.pipelines.items()) if pins is not None]
         names = [*(ledger.name for ledger in ledgers), any_of_group.control_topic]

@@ -142,7 +142,7 @@ def _task_ids(found: KafkaGroups) -> Iterator[Collision]:
                 f"{prefix}-<task>",
                 f"{who} have the same transactional ids, {prefix}-<task>: as source connectors, their tasks fence each "
                 "other, and none of them delivers exactly once",
-                "create one of them anew under another name (its offsets go along by 'eos offsets restore --from')",
+                "recreate one of them under another name, and copy its offsets with 'eos offsets restore --from'",
             )
 
 
@@ -163,7 +163,7 @@ def _fixed_ids(found: KafkaGroups) -> Iterator[Collision]:
                         fixed,
                         f"task {number} of connector {name} of group {one.group_id} has the transactional id {fixed}, "
                         f"which is that of {whose} for group {theirs}: they fence each other",
-                        f"create {name} anew under another name",
+                        f"recreate {name} under another name",
                     )
 
 
@@ -186,7 +186,7 @@ def _pipelines(found: KafkaGroups) -> Iterator[Collision]:
                         CollisionKind.IDS,
                         f"{group.group_id}-{name}-<task>",
                         f"connector {name} of group {group.group_id} and {pipeline} have transactional ids of one form",
-                        "create the connector anew under a name without '@'",
+                        "recreate the connector under a name without '@'",
                     )
 
 
@@ -249,7 +249,7 @@ def _group_ids(found: KafkaGroups) -> Iterator[Collision]:
 
 def _sinks(found: KafkaGroups, group_id: str) -> Iterator[Collision]:
     """Sink connectors that read with the group of a Connect cluster."""
-    remedy = "create the connector anew under another name, or set its consumer.override.group.id"
+    remedy = "recreate the connector under another name, or set its consumer.override.group.id"
     for other, state in sorted(found.states.items()):
         name = sink_groups(state).get(group_id)
         if name is not None:

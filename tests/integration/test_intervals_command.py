@@ -452,7 +452,7 @@ def test_nothing_begins_while_what_is_left_is_removed(lab: Lab, tmp_path: Path) 
             remove(of_files)
         assert all(path.exists() for path in plans)
         abandon(working, note="over", take_over=True)
-        with pytest.raises(PlanMovedError, match="has a journal by now"):
+        with pytest.raises(PlanMovedError, match="has a journal now"):
             remove(of_files)
         assert all(path.exists() for path in plans)
 

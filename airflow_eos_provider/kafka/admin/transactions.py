@@ -295,14 +295,14 @@ class TransactionsClient:
             raise self._no_marker() from error
         except (kafka.errors.InvalidProducerEpochError, kafka.errors.TransactionCoordinatorFencedError) as error:
             raise RefusedError(
-                f"The producer of the transaction in {where}, or its coordinator, has gone on since it was looked at.",
-                remedy="Look again with 'eos transactions list --hanging'.",
+                f"The producer of the transaction in {where}, or its coordinator, has changed since it was read.",
+                remedy="List it again: 'eos transactions list --hanging'.",
             ) from error
         except (kafka.errors.KafkaError, OSError) as error:
             self._close()
             raise EosError(
-                f"Whether {where} has the marker of the abort is not known: {_words(error)}.",
-                remedy="Look with 'eos transactions list --hanging'.",
+                f"eos cannot tell whether the abort marker was written to {where}: {_words(error)}.",
+                remedy="Check with 'eos transactions list --hanging'.",
             ) from error
 
     def require_may_abort(self) -> None:

@@ -788,8 +788,8 @@ class OffsetsChanger:
             if time.monotonic() >= deadline:
                 raise EosError(
                     f"Timed out after {self._settle_seconds:.0f} s waiting for {what}.",
-                    remedy="See 'eos status'. The same command goes on; 'eos changes abandon' closes the change as it "
-                    "is, and leaves the connector as it is.",
+                    remedy="See 'eos status'. Run the same command again to resume; 'eos changes abandon' closes the "
+                    "change and leaves the connector as it is.",
                 )
             change.renew()
             time.sleep(_PAUSE_SECONDS)
@@ -825,5 +825,5 @@ def _touched(connector: str) -> RefusedError:
     return RefusedError(
         f"{connector} was started or configured while its offsets were being changed.",
         expected="a connector that stays stopped as it is until the change is over",
-        remedy="Find out by whom; then give the same command again: it stops the connector and goes on.",
+        remedy="Find out by whom. Then run the same command again: it stops the connector and resumes.",
     )

@@ -306,8 +306,8 @@ def restore(places: Places, backup: Backup) -> list[Write]:
             f"The backup was taken without {', '.join(missing)}, where {connector} has its offsets now: all of them "
             "would be removed.",
             expected="a backup that was taken since the connector has that topic, while its brokers answered",
-            remedy=f"If the connector is to begin anew: 'eos offsets reset {connector}'. To give it the offsets of the "
-            f"backup: 'eos offsets restore {connector} --from {connector} …'.",
+            remedy=f"To let the connector start from the beginning: 'eos offsets reset {connector}'. To give it the "
+            f"offsets of the backup: 'eos offsets restore {connector} --from {connector} …'.",
         )
     values = dict[tuple[str, bytes], bytes | None]()
     for record in sorted(saved.values(), key=lambda record: (record.timestamp_ms, record.position)):

@@ -103,7 +103,7 @@ class OffsetsRequest:
             if reader.exists(name):
                 raise RefusedError(
                     f"Connector {name} exists: its offsets are not leftovers.",
-                    remedy=f"To let it begin anew: 'eos offsets reset {name}'.",
+                    remedy=f"To let it start from the beginning: 'eos offsets reset {name}'.",
                 )
             # In another Kafka cluster the topic may be that of another group, too.
             return changes.reset(changes.Places(name, [reader.global_topic()]), {})
