@@ -31,7 +31,7 @@ class DemoReport:
     :param load_lasted: whether lines were still being written when the fencing round was over.
     :param intervals: one entry a day: ``interval``, ``records``, ``duplicates``, ``missing``, ``tries``, ``seconds``.
     :param interval_topic: topic ``flights.daily`` compared with the data set.
-    :param killed_in_intervals: ``what`` and ``pid``.
+    :param killed_in_intervals: ``what``, ``pid`` and ``transaction``, the open one of the task that was writing.
     :param failure: why the demo ended early, if it did.
     """
 

@@ -243,9 +243,9 @@ class TaskSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What a complete run moved, and how long each part took; it stands in the run's ``complete``.
+    """What a complete run moved, and how long each part took. It is stored in the run's ``complete`` record.
 
-    :param transactions: slices, each one transaction, of whose size the ledger knows.
+    :param transactions: slices whose size is in the ledger; each is one transaction.
     :param bytes: of all their records' keys and values.
     :param transaction_records: records of a transaction.
     :param transaction_bytes: bytes of a transaction.
@@ -253,7 +253,7 @@ class RunSummary:
         earlier drivers that were open when this one fenced them.
     :param seconds: by part. ``read``, ``produce``, ``flush`` and ``commit`` are sums over the tasks, ``shuffle`` is the
         part of ``read`` that Spark waited for other executors, and the coordinator's ``begin``, ``fence``,
-        ``compare``, ``stage`` and ``read_back`` pass one after the other. What is not known is left out.
+        ``compare``, ``stage`` and ``read_back`` follow one another. Unknown parts are left out.
     """
 
     transactions: int
@@ -285,7 +285,7 @@ class RunSummary:
         )
 
     def lines(self) -> list[str]:
-        """It in words, a line an idea."""
+        """The summary as lines of text."""
         return [
             f"{self.transactions} transactions, {self.bytes:,} bytes; a transaction (min / avg / max): "
             f"{self.transaction_records} records, {self.transaction_bytes} bytes",
@@ -299,7 +299,7 @@ def encoded(summary: RunSummary) -> str:
 
 
 def decoded(text: object) -> RunSummary | None:
-    """What :func:`encoded` wrote; None if there is none, or another version wrote it, which nothing rests on."""
+    """What :func:`encoded` wrote; None if it is missing or from another version. Nothing depends on it."""
     if not isinstance(text, str):
         return None
     try:

@@ -226,7 +226,7 @@ def missing_markers(
 
 
 def missing_marker_error(run: Run, topic: str, lost: tuple[ActiveProducer, ...]) -> EosError:
-    """The error that names them."""
+    """The error that names the first of them, and how many others there are."""
     first = lost[0]
     more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
     return EosError(

@@ -281,13 +281,13 @@ class ControlState:
 
 
 class ControlReader:
-    """The control topic as one actor has read it so far; each read goes on where the one before ended.
+    """The control topic as one actor has read it so far; each read continues where the last one ended.
 
     Compaction removes only records that a later one replaces, so replaying in parts gives what replaying from the
     beginning does. A tombstone goes a day later; so a reader that has not read for long begins at the start again.
     Offsets are generations and mean something in one topic only: a topic with another id is an error.
 
-    :param start: offset to begin at; what is said before is not known then.
+    :param start: offset to begin at; records before it are not read.
     :param topic_id: the id that the topic must have; None for that of the first read.
     """
 
