@@ -1,12 +1,15 @@
-"""What the operators that carry a plan out do with the approval that came before."""
+"""Operators that carry out a plan, and the approval that they require."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_eos_provider.operators.failures import ROLL_RETRIES, ROLL_RETRY_DELAY
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,6 +27,31 @@ class NotAsked(Enum):
 
 #: The default of ``approval``: the operator's author wants nobody to be asked.
 NOBODY_ASKED = NotAsked.NOBODY
+
+#: Add these to the ``template_fields`` of an :class:`ApprovedOperator`.
+APPROVED_FIELDS = ("plan", "approval", "reason", "take_over")
+
+
+class ApprovedOperator(BaseOperator):
+    """Carries out an approved plan under the group's lease.
+
+    :param plan: the plan as the plan operator returns it.
+    :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
+        hash must be the plan's. An approval task that was marked as success has no result and does not count.
+    :param reason: why, for the journal.
+    :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
+    """
+
+    def __init__(
+        self, *, plan: Any, approval: Any = NOBODY_ASKED, reason: str = "", take_over: bool | str = False, **kwargs: Any
+    ) -> None:
+        kwargs.setdefault("retries", ROLL_RETRIES)
+        kwargs.setdefault("retry_delay", ROLL_RETRY_DELAY)
+        super().__init__(**kwargs)
+        self.plan = plan
+        self.approval = approval
+        self.reason = reason
+        self.take_over = take_over
 
 
 def require_approved(approval: object, plan_hash: str) -> None:

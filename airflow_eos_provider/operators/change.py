@@ -19,14 +19,14 @@ from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.hooks.pipeline import DEFAULT_KAFKA_CONN_ID, kafka_settings
 from airflow_eos_provider.links.operator_links import ClusterPageLink
-from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
-from airflow_eos_provider.operators.failures import no_retry_where_pointless
-from airflow_eos_provider.operators.rolling_upgrade import (
-    LOOK_RETRIES,
-    LOOK_RETRY_DELAY,
-    ROLL_RETRIES,
-    ROLL_RETRY_DELAY,
+from airflow_eos_provider.operators.approved import (
+    APPROVED_FIELDS,
+    ApprovedOperator,
+    actor_of,
+    is_true,
+    require_approved,
 )
+from airflow_eos_provider.operators.failures import LOOK_RETRIES, LOOK_RETRY_DELAY, no_retry_where_pointless
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -74,40 +74,21 @@ class ChangePlanOperator(BaseOperator):
         return plan.to_dict()
 
 
-class ChangeOperator(BaseOperator):
+class ChangeOperator(ApprovedOperator):
     """Carry an approved change out. If its process is killed, its next try resumes where the journal says.
 
     :param plan: the plan as the plan operator returns it.
-    :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
-        hash must be the plan's. An approval task that was marked as success has no result and does not count.
-    :param reason: why, for the journal.
-    :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
     :param conn_id: as of the plan operator.
     :returns: the report, from its ``to_dict``.
     :raises AirflowFailException: refused, or moved since it was planned; nothing was changed then.
     """
 
     change: ClassVar[Change[Any]]
-    template_fields: Sequence[str] = ("conn_id", "plan", "approval", "reason", "take_over")
+    template_fields: Sequence[str] = ("conn_id", *APPROVED_FIELDS)
     operator_extra_links = (ClusterPageLink(),)
 
-    def __init__(
-        self,
-        *,
-        plan: Any,
-        approval: Any = NOBODY_ASKED,
-        reason: str = "",
-        take_over: bool | str = False,
-        conn_id: str = "",
-        **kwargs: Any,
-    ) -> None:
-        kwargs.setdefault("retries", ROLL_RETRIES)
-        kwargs.setdefault("retry_delay", ROLL_RETRY_DELAY)
+    def __init__(self, *, conn_id: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.plan = plan
-        self.approval = approval
-        self.reason = reason
-        self.take_over = take_over
         self.conn_id = conn_id or default_conn_id(self.change)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -13,14 +13,14 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.links.operator_links import ClusterPageLink
-from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
-from airflow_eos_provider.operators.failures import no_retry_where_pointless
-from airflow_eos_provider.operators.rolling_upgrade import (
-    LOOK_RETRIES,
-    LOOK_RETRY_DELAY,
-    ROLL_RETRIES,
-    ROLL_RETRY_DELAY,
+from airflow_eos_provider.operators.approved import (
+    APPROVED_FIELDS,
+    ApprovedOperator,
+    actor_of,
+    is_true,
+    require_approved,
 )
+from airflow_eos_provider.operators.failures import LOOK_RETRIES, LOOK_RETRY_DELAY, no_retry_where_pointless
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -209,37 +209,19 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
         )
 
 
-class ConnectOffsetsOperator(_OffsetsOperator):
+class ConnectOffsetsOperator(ApprovedOperator, _OffsetsOperator):
     """Carry an approved change of source offsets out.
 
     Killed in mid-act, its next try takes the change up where the journal says that it stopped; the change is never
     written twice.
 
     :param plan: the plan as :class:`ConnectOffsetsPlanOperator` returns it.
-    :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
-        hash must be the plan's, and an approval without a result, as one that was marked as success, is none.
-    :param reason: why, for the journal.
-    :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
     :returns: ``change_id``, ``verb``, ``connector``, ``plan``, ``written``, ``taken_up`` and ``failed`` (empty).
     :raises AirflowFailException: refused, or moved since it was planned; nothing was changed then. Or the change is
         done, and a task of the connector failed when it was started again.
     """
 
-    template_fields: Sequence[str] = (
-        *_OffsetsOperator.template_fields,
-        *("plan", "approval", "reason", "take_over"),
-    )
-
-    def __init__(
-        self, *, plan: Any, approval: Any = NOBODY_ASKED, reason: str = "", take_over: bool | str = False, **kwargs: Any
-    ) -> None:
-        kwargs.setdefault("retries", ROLL_RETRIES)
-        kwargs.setdefault("retry_delay", ROLL_RETRY_DELAY)
-        super().__init__(**kwargs)
-        self.plan = plan
-        self.approval = approval
-        self.reason = reason
-        self.take_over = take_over
+    template_fields: Sequence[str] = (*_OffsetsOperator.template_fields, *APPROVED_FIELDS)
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_eos_provider.journal.change import change_journal

@@ -1,9 +1,10 @@
-"""Which failures a retry can remedy, and which it cannot."""
+"""Retries of tasks: how many, and which failures they can remedy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -15,6 +16,15 @@ from airflow_eos_provider.errors import (
     RefusedError,
     StopRequestedError,
 )
+
+#: A task process that is killed leaves a lease of four minutes behind (``RolloutSettings.lease_seconds``) unless its
+#: death can be proven, so the tries together wait for longer than that.
+ROLL_RETRIES = 9
+ROLL_RETRY_DELAY = timedelta(seconds=30)
+
+#: A rebalance may interrupt a task that only reads.
+LOOK_RETRIES = 3
+LOOK_RETRY_DELAY = timedelta(seconds=10)
 
 #: A person has to act first, so a retry would only repeat the message, or worse: restart a worker that was put back.
 _FINAL = (ConfigurationError, RefusedError, FencedError, GateFailedError, StopRequestedError)

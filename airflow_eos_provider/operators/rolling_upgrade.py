@@ -23,8 +23,14 @@ from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.links.operator_links import ClusterPageLink, ConnectRestLink, RollPageLink, show, show_rest
 from airflow_eos_provider.links.page import history_url, roll_url
 from airflow_eos_provider.metrics import ROLLS_FAILED, ROLLS_PAUSED, of_roll
-from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
-from airflow_eos_provider.operators.failures import no_retry_where_pointless
+from airflow_eos_provider.operators.approved import (
+    APPROVED_FIELDS,
+    ApprovedOperator,
+    actor_of,
+    is_true,
+    require_approved,
+)
+from airflow_eos_provider.operators.failures import LOOK_RETRIES, LOOK_RETRY_DELAY, no_retry_where_pointless
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
 
 if TYPE_CHECKING:
@@ -41,17 +47,8 @@ if TYPE_CHECKING:
 #: Schema of a document in the task state store. Changing it breaks runs in flight.
 CHECKPOINT_SCHEMA = 1
 
-#: A task process that is killed leaves a lease of four minutes behind (``RolloutSettings.lease_seconds``) unless its
-#: death can be proven, so the tries together wait for longer than that.
-ROLL_RETRIES = 9
-ROLL_RETRY_DELAY = timedelta(seconds=30)
-
 #: The trigger reports the end of a gate's time; this much later Airflow itself would, and try the task again.
 DEFERRAL_BACKSTOP = timedelta(minutes=5)
-
-#: A look may meet a rebalance.
-LOOK_RETRIES = 3
-LOOK_RETRY_DELAY = timedelta(seconds=10)
 
 
 class TaskStateCheckpoint:
@@ -183,7 +180,7 @@ class ConnectPlanOperator(_ConnectOperator):
         return plan.to_dict()
 
 
-class ConnectRollingUpgradeOperator(_ConnectOperator):
+class ConnectRollingUpgradeOperator(ApprovedOperator, _ConnectOperator):
     """Apply an approved plan: one worker after the other, each through its gate.
 
     It observes the cluster before it acts, so a retry after a crash resumes where the roll stopped. The checkpoint in
@@ -198,10 +195,6 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
     then resumes to check the hosts, decide and act. The task keeps the journal's lease until then.
 
     :param plan: the plan as :meth:`~airflow_eos_provider.rollout.plan.plan.Plan.to_dict` gives it.
-    :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
-        hash must be the plan's. An approval task that was marked as success has no result and does not count.
-    :param reason: why, for the journal.
-    :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
     :param deferrable: wait for gates in the triggerer, without a worker's slot; default: ``[operators]
         default_deferrable``.
     :param durable: keep in the task state store which rollout this task carries out, and until when its gate is waited
@@ -211,27 +204,17 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
     :raises AirflowFailException: refused, moved, failed at a gate, or fenced; a person has to look first.
     """
 
-    template_fields: Sequence[str] = (*_ConnectOperator.template_fields, "plan", "approval", "reason", "take_over")
+    template_fields: Sequence[str] = (*_ConnectOperator.template_fields, *APPROVED_FIELDS)
     operator_extra_links = (RollPageLink(), *_ConnectOperator.operator_extra_links)
 
     def __init__(
         self,
         *,
-        plan: Any,
-        approval: Any = NOBODY_ASKED,
-        reason: str = "",
-        take_over: bool | str = False,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         durable: bool = True,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("retries", ROLL_RETRIES)
-        kwargs.setdefault("retry_delay", ROLL_RETRY_DELAY)
         super().__init__(**kwargs)
-        self.plan = plan
-        self.approval = approval
-        self.reason = reason
-        self.take_over = take_over
         self.deferrable = deferrable
         self.durable = durable
         self._killed = False
