@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_eos_provider.changes.change import MOST_LINES
 from airflow_eos_provider.changes.change import Plan as ChangePlan
 from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.data_text import LINE_CHARACTERS, code_span, counted, one_line
 from airflow_eos_provider.operators import shown_plan
-from airflow_eos_provider.operators.shown_plan import MOST_LINES
 
 if TYPE_CHECKING:
     from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan

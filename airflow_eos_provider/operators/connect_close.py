@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_eos_provider.data_text import one_line
-from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.changes.change import MOST_LINES
+from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
+from airflow_eos_provider.errors import EosError, RefusedError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.links.operator_links import ClusterPageLink
-from airflow_eos_provider.operators.approved import actor_of, is_true
-from airflow_eos_provider.operators.shown_change import APPROVED_FIELDS, ShownChangeOperator, ShownPlanOperator
+from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
+from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.operators.shown_plan import ShownDocument
 
 if TYPE_CHECKING:
@@ -45,8 +46,11 @@ class _CloseOperator(BaseOperator):
         self.take_over = take_over
         self.conn_id = conn_id
 
+    def _report(self, line: str) -> None:
+        self.log.info("%s", one_line(line, LINE_CHARACTERS))
 
-class ConnectClosePlanOperator(ShownPlanOperator, _CloseOperator):
+
+class ConnectClosePlanOperator(_CloseOperator):
     """Plan to close what was left open, or to stop a roll for good that is carried out. Nothing is changed.
 
     Of a roll, the workers that are half done are asked whether they answer, for whoever approves.
@@ -57,7 +61,21 @@ class ConnectClosePlanOperator(ShownPlanOperator, _CloseOperator):
     :raises LeaseHeldError: a controller carries a change out.
     """
 
-    def shown(self, context: Context) -> ShownDocument:
+    def execute(self, context: Context) -> dict[str, Any]:
+        with no_retry_where_pointless():
+            document = self._plan()
+            if len(document.lines) > MOST_LINES:
+                raise RefusedError(
+                    f"The plan has {len(document.lines):,} lines, more than an approver can be shown ({MOST_LINES}).",
+                    remedy="Start a run that does less at a time: for some connectors, or with one rule for all ids of "
+                    "a connector.",
+                )
+        self.log.info("Plan %s", document.hash)
+        for line in document.lines:
+            self._report(line)
+        return document.to_dict()
+
+    def _plan(self) -> ShownDocument:
         from airflow_eos_provider.journal.closing import plan_close
         from airflow_eos_provider.kafka.session import Session
 
@@ -72,7 +90,7 @@ class ConnectClosePlanOperator(ShownPlanOperator, _CloseOperator):
         return ShownDocument(question, (*plan.lines(), *answers), plan.hash)
 
 
-class ConnectCloseOperator(ShownChangeOperator, _CloseOperator):
+class ConnectCloseOperator(_CloseOperator):
     """Close it as approved. It is never taken up again; no worker and no connector is touched.
 
     A roll that is carried out stops before its next action, which is waited for.
@@ -85,23 +103,36 @@ class ConnectCloseOperator(ShownChangeOperator, _CloseOperator):
     :raises AirflowFailException: it has gone on since it was planned, is closed, or does not stop; nothing was closed.
     """
 
-    template_fields: Sequence[str] = (*_CloseOperator.template_fields, *APPROVED_FIELDS)
+    template_fields: Sequence[str] = (*_CloseOperator.template_fields, "plan", "approval", "reason")
 
-    def carry_out(self, approved: ShownDocument, context: Context) -> dict[str, Any]:
+    def __init__(self, *, plan: Any, approval: Any = NOBODY_ASKED, reason: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan = plan
+        self.approval = approval
+        self.reason = reason
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        with no_retry_where_pointless():
+            approved = ShownDocument.from_dict(self.plan)
+            require_approved(self.approval, approved.hash)
+            actor = actor_of(self.approval, context)
+            self._report(f"{actor}: {self.reason}")
+            return self._close(approved.plan_hash, actor)
+
+    def _close(self, plan_hash: str, actor: str) -> dict[str, Any]:
         from airflow_eos_provider.journal.change import change_journal
         from airflow_eos_provider.journal.closing import close
         from airflow_eos_provider.kafka.session import Session
 
         cluster = KafkaConnectHook(self.conn_id).get_cluster()
-        actor = actor_of(self.approval, context)
         with Session(cluster.kafka) as kafka:
             plan = close(
                 kafka,
                 cluster.group_id,
-                approved.plan_hash,
+                plan_hash,
                 self.which,
                 journal=lambda: change_journal(
-                    kafka, cluster.group_id, actor=actor, reason=self.reason, report=self.report
+                    kafka, cluster.group_id, actor=actor, reason=self.reason, report=self._report
                 ),
                 note=self.reason or "closed",
                 actor=actor,

@@ -12,9 +12,6 @@ from airflow_eos_provider.plan_hash import HashedPlan, hash_of
 #: What such a document says that it is.
 KIND = "shown plan"
 
-#: So many lines of a plan have room above the buttons of its approval.
-MOST_LINES = 300
-
 
 @dataclass(frozen=True, slots=True)
 class ShownDocument(HashedPlan):
