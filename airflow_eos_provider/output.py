@@ -48,6 +48,11 @@ _RAW_IN_JSON = re.compile(
 )
 
 
+def is_for_scripts(output: Output | None, *, as_json: bool) -> bool:
+    """Whether :func:`print_document` prints the document, and no table is wanted."""
+    return as_json or output not in (None, Output.WIDE)
+
+
 def print_document(document: Any, names: Iterable[str], output: Output | None, *, as_json: bool) -> bool:
     """Print what was found as a script wants it.
 

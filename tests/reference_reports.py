@@ -17,7 +17,7 @@ import airflow_eos_provider
 _PACKAGE = Path(airflow_eos_provider.__file__).parent
 
 _ROLLED = [
-    ("", "cli/plan_apply.py:roll"),
+    ("", "cli/confirm.py:print_applied"),
     ("plan.", "rollout/plan/plan.py:Plan.to_dict"),
     ("plan.", "cli/plan_apply.py:to_document"),
     ("report.", "rollout/outcome.py:RolloutReport.to_dict"),
@@ -32,7 +32,7 @@ _OFFSETS = [
 ]
 _ACL_CHECK = [("", "cli/acl.py:_document"), ("rules[].", "acls/judge.py:Finding.to_dict")]
 #: Of each command that applies a declared change.
-_CHANGE = [("", "cli/change.py:apply_command"), ("plan.", "changes/change.py:Plan.to_dict")]
+_CHANGE = [("", "cli/confirm.py:print_applied"), ("plan.", "changes/change.py:Plan.to_dict")]
 _ACL_CHANGE = [
     *_CHANGE,
     ("plan.content.", "changes/rights/plan.py:AclPlan.content"),
@@ -71,7 +71,11 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos offsets list": [("[].", "offsets/seen/group.py:SeenOffset.to_dict")],
     "eos offsets diff": [("[].", "offsets/seen/difference.py:Difference.to_dict")],
     **{f"eos offsets {verb}": _OFFSETS for verb in ("alter", "reset", "restore", "prune", "migrate")},
-    "eos offsets drop-own": [("", "cli/drop_own.py:drop_own_"), ("plan.", "downgrade/drop_own.py:DropPlan.to_dict")],
+    "eos offsets drop-own": [
+        ("", "cli/confirm.py:print_applied"),
+        ("report.", "cli/drop_own.py:_report"),
+        ("plan.", "downgrade/drop_own.py:DropPlan.to_dict"),
+    ],
     "eos changes list": [("[].", "cli/changes.py:list_")],
     "eos changes abandon": [("", "cli/changes.py:abandon_")],
     "eos fencing list": [

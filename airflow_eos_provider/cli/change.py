@@ -29,11 +29,11 @@ from airflow_eos_provider.cli.common import (
     require_enough_digits,
 )
 from airflow_eos_provider.cli.completion import Candidate, complete_connector
-from airflow_eos_provider.cli.confirm import CONFIRMATION, PlanOption, YesOption, command_of, refusal
+from airflow_eos_provider.cli.confirm import CONFIRMATION, PlanOption, YesOption, command_of, print_applied, refusal
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.output import Output, OutputOption, print_document
+from airflow_eos_provider.output import Output, OutputOption, is_for_scripts, print_document
 
 
 def _complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
@@ -79,19 +79,19 @@ def apply_command(change: Change[Any]) -> Callable[..., None]:
     ) -> None:
         require_enough_digits(plan)
         request: Any = read_request(change.request, given)
-        is_for_scripts = as_json or output not in (None, Output.WIDE)
+        for_scripts = is_for_scripts(output, as_json=as_json)
         with change.session(_described(change, cluster)) as session:
             made = planned(change, session, request)
             report: Report | None = None
             error: EosError | None = None
             if plan:
                 made.require(plan)
-            if not is_for_scripts:
+            if not for_scripts:
                 _show(made)
             applies_any = yes and not plan and not made.needs_hash
             if not (made.nothing or plan or applies_any):
                 command = command_of(_words(change, given), made.short_hash, cluster)
-                to_read = partial(_print_lines, made) if is_for_scripts else None
+                to_read = partial(_print_lines, made) if for_scripts else None
                 error = refusal(made.question, command, to_read, made.needs_hash)
             if not (made.nothing or error):
                 report = carry_out(
@@ -105,12 +105,8 @@ def apply_command(change: Change[Any]) -> Callable[..., None]:
                     report=report_line,
                 )
                 error = report.problem
-        document = {
-            "plan": made.to_dict(),
-            "applied": report is not None,
-            "report": None if report is None else report.to_dict(),
-        }
-        if not print_document(document, [made.short_hash], output, as_json=as_json) and report is not None:
+        done = None if report is None else report.to_dict()
+        if not print_applied(made.to_dict(), made.short_hash, done, output, as_json=as_json) and report is not None:
             for line in report.lines():
                 console.print(line, soft_wrap=True)
         if error is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -13,6 +13,7 @@ import typer
 
 from airflow_eos_provider.data_text import visible
 from airflow_eos_provider.errors import NothingDoneError
+from airflow_eos_provider.output import Output, print_document
 from airflow_eos_provider.plan_hash import MIN_HASH_LENGTH
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,3 +68,22 @@ def refusal(
     if typer.confirm(visible(question), err=True):
         return None
     return NothingDoneError("Nothing changed: you did not confirm the plan.")
+
+
+def print_applied(
+    plan: Mapping[str, Any],
+    short_hash: str,
+    report: Mapping[str, Any] | None,
+    output: Output | None,
+    *,
+    as_json: bool,
+    **more: Any,
+) -> bool:
+    """Print a plan and its report as a script wants them.
+
+    :param report: None if the plan was not applied.
+    :param more: further members of the document.
+    :returns: False if text is wanted, and nothing was printed.
+    """
+    document = {"plan": plan, "applied": report is not None, "report": report, **more}
+    return print_document(document, [short_hash], output, as_json=as_json)

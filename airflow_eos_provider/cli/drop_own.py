@@ -20,7 +20,7 @@ from airflow_eos_provider.cli.common import (
     report_line,
     require_enough_digits,
 )
-from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks, command_of, refusal
+from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks, command_of, print_applied, refusal
 from airflow_eos_provider.cli.offsets_change import ConnectorArgument
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
@@ -28,7 +28,7 @@ from airflow_eos_provider.downgrade.drop_own import DropPlan, OwnTopicDropper
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.offsets.seen.copies import Copies
-from airflow_eos_provider.output import Output, OutputOption, print_document
+from airflow_eos_provider.output import OutputOption, is_for_scripts
 
 
 @asks
@@ -48,7 +48,7 @@ def drop_own_(
     then deletes it; the connector continues from the global topic. Refused while tasks of the connector may read it.
     """
     require_enough_digits(plan)
-    is_for_scripts = as_json or output not in (None, Output.WIDE)
+    for_scripts = is_for_scripts(output, as_json=as_json)
     deleted: bool | None = None
     error: EosError | None = None
     with ConnectSession(load_cluster(cluster)) as session:
@@ -56,28 +56,28 @@ def drop_own_(
         made = dropper.plan(connector)
         if plan is not None:
             made.require(plan)
-        if not is_for_scripts:
+        if not for_scripts:
             _show(made, console)
         if not (plan or yes):
             command = command_of(["eos", "offsets", "drop-own", connector], made.short_hash, cluster)
-            to_read = partial(_show, made, error_console) if is_for_scripts else None
+            to_read = partial(_show, made, error_console) if for_scripts else None
             error = refusal(f"Take {connector} off its own topic {made.topic}?", command, to_read)
         if error is None:
             group_id = session.cluster.group_id
             journal = change_journal(session.kafka, group_id, actor=actor(), reason=reason, report=report_line)
             deleted = dropper.apply(made, journal, take_over=take_over)
-    document = {
-        "plan": made.to_dict(),
-        "applied": deleted is not None,
-        "report": None if deleted is None else {"deleted": deleted},
-    }
-    if not print_document(document, [made.short_hash], output, as_json=as_json) and deleted is not None:
+    done = _report(deleted)
+    if not print_applied(made.to_dict(), made.short_hash, done, output, as_json=as_json) and deleted is not None:
         what = "is deleted" if deleted else "is not deleted"
         console.print(
             f"{connector} has its offsets in the global topic only; topic {made.topic} {what}.", soft_wrap=True
         )
     if error is not None:
         raise error
+
+
+def _report(deleted: bool | None) -> dict[str, bool] | None:
+    return None if deleted is None else {"deleted": deleted}
 
 
 def _show(made: DropPlan, out: Console) -> None:

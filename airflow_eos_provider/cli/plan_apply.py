@@ -29,7 +29,7 @@ from airflow_eos_provider.cli.common import (
     warn,
     width_for,
 )
-from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks, command_of, refusal
+from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks, command_of, print_applied, refusal
 from airflow_eos_provider.cli.drop_own import left_behind_lines
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
@@ -38,7 +38,7 @@ from airflow_eos_provider.downgrade.look import left_behind
 from airflow_eos_provider.errors import EosError, PlanMovedError
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.offsets.seen.copies import Copies
-from airflow_eos_provider.output import Output, OutputOption, print_document
+from airflow_eos_provider.output import Output, OutputOption, is_for_scripts, print_document
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.history import unfinished_rollout
 from airflow_eos_provider.rollout.outcome import RolloutReport
@@ -216,7 +216,7 @@ def roll(
     :param resume: as :meth:`Controller.apply` takes it.
     """
     interrupt = _Interrupt()
-    is_for_scripts = as_json or output not in (None, Output.WIDE)
+    for_scripts = is_for_scripts(output, as_json=as_json)
     report: RolloutReport | None = None
     error: EosError | None = None
     with Controller(
@@ -229,22 +229,18 @@ def roll(
     ) as controller:
         chosen = choose(controller)
         made = chosen.plan
-        if not is_for_scripts:
+        if not for_scripts:
             with width_for(output):
                 show(made, chosen.notes)
         if not (plan_hash or yes or made.nothing_to_do):
-            to_read = partial(show, made, chosen.notes, error_console) if is_for_scripts else None
+            to_read = partial(show, made, chosen.notes, error_console) if for_scripts else None
             error = refusal(f"Roll group {made.group_id} to {made.target}?", command(made), to_read)
         if error is None and (plan_hash or not made.nothing_to_do):
             with interrupt:
                 report = controller.apply(made, take_over=take_over, resume=resume)
-    document = {
-        "plan": to_document(made),
-        "applied": report is not None,
-        "report": None if report is None else report.to_dict(),
-        **chosen.more,
-    }
-    if not print_document(document, [made.short_hash], output, as_json=as_json) and report is not None:
+    done = None if report is None else report.to_dict()
+    is_printed = print_applied(to_document(made), made.short_hash, done, output, as_json=as_json, **chosen.more)
+    if not is_printed and report is not None:
         _show_report(report)
     if error is not None:
         raise error
