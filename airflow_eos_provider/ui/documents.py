@@ -141,9 +141,11 @@ class Listing:
 
 
 def keep_where(**wanted: str) -> Callable[[Item], bool]:
-    """A filter by values; empty values match everything."""
+    """A filter by values; empty values match everything, ``true`` matches true."""
     asked = {name: value for name, value in wanted.items() if value}
-    return lambda item: all(str(item.get(name)) == value for name, value in asked.items())
+    return lambda item: all(
+        value == str(item.get(name)) or (item.get(name) is True and value == "true") for name, value in asked.items()
+    )
 
 
 def to_json(document: Any) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -11,7 +11,7 @@ from airflow_eos_provider.changes.change import Change
 from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.ui.answers import NO_ITEMS, answer, see_cluster
-from airflow_eos_provider.ui.documents import Item, Listing, PagingDep
+from airflow_eos_provider.ui.documents import Listing, PagingDep, keep_where
 from airflow_eos_provider.ui.looks import Looks
 
 #: A snapshot of fencing takes a second to see which transactions stay open.
@@ -40,15 +40,7 @@ def _route(looks: Looks, change: Change[Any]) -> Callable[..., Any]:
         seen = await see_cluster(
             looks, connection_id, change.name, lambda cluster: look_at(change, cluster), kept_seconds=KEPT_SECONDS
         )
-        wanted = {name: request.query_params.get(name, "") for name in change.filters}
-        keep = _keep({name: value for name, value in wanted.items() if value})
+        keep = keep_where(**{name: request.query_params.get(name, "") for name in change.filters})
         return await answer(seen, lambda found: found.page(paging, keep), NO_ITEMS)
 
     return rows_of_the_change
-
-
-def _keep(wanted: Mapping[str, str]) -> Callable[[Item], bool]:
-    """Whether a row has these values; ``true`` stands for true."""
-    return lambda item: all(
-        value == str(item.get(name)) or (item.get(name) is True and value == "true") for name, value in wanted.items()
-    )

@@ -142,7 +142,7 @@ def routes(looks: Looks) -> APIRouter:
         pending: bool = False,
     ) -> Response:
         seen = await see_cluster(looks, connection_id, "status", look_at)
-        keep = keep_where(connector=connector, state=state, type=type, pending_fencing="True" if pending else "")
+        keep = keep_where(connector=connector, state=state, type=type, pending_fencing="true" if pending else "")
         return await answer(seen, lambda found: {**found.unseen, **found.connectors.page(paging, keep)}, NO_ITEMS)
 
     @router.get("/api/clusters/{connection_id}/tasks")
