@@ -113,10 +113,6 @@ class FencePlan:
     names: tuple[str, ...] = ()
     pending_only: bool = False
 
-    def lines(self) -> list[str]:
-        """The plan for a person."""
-        return [line for round_ in self.rounds for line in round_.lines()]
-
     def content(self) -> dict[str, Any]:
         """What is done and what that rests on, as JSON."""
         return {
