@@ -23,11 +23,9 @@ R = TypeVar("R")
 #: Documents are made here, and not in the threads that Airflow's own routes share.
 _MAKERS = ThreadPoolExecutor(4, thread_name_prefix="eos-page")
 
-#: Seconds for which a snapshot is reused: of a cluster, of every topic (slow), and of a running roll.
+#: Seconds for which a snapshot is reused: of a cluster, and of every topic (slow).
 KEPT_SECONDS = 10.0
 KEPT_SLOW_SECONDS = 60.0
-KEPT_LIVE_SECONDS = 2.0
-
 
 #: A list before its first snapshot.
 NO_ITEMS: Mapping[str, Any] = {"items": [], "total": 0, "found": 0}
