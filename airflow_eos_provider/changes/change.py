@@ -1,6 +1,7 @@
-"""What a change of a group is: its request, its plan, and how it is carried out.
+"""The base of a change of a group, with its request, plan and report.
 
-A declaration imports no client at the top of its module: the command line and DAG files read it to draw help and forms.
+A module that declares a change imports no client at its top: the command line and DAG files import it for help and
+forms.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ R = TypeVar("R")
 
 SCHEMA = 1
 
-#: So many lines of a plan have room above the buttons of its approval, and are kept in the journal.
+#: Lines of a plan that are shown above the buttons of its approval and stored in the journal.
 MOST_LINES = 300
 
 
@@ -34,16 +35,16 @@ MOST_LINES = 300
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One field of a request, as a person gives it.
+    """How the command line and the form of a DAG offer one field of a request.
 
-    :param help: what it means: of the option, in the form, in the reference.
-    :param title: in the form of a DAG. A field without one is no part of the form; the author of the DAG gives it.
+    :param help: its description on the command line, in the form and in the reference.
+    :param title: its title in the form of a DAG. Without one it is not in the form; the DAG's author sets it.
     :param argument: whether the command takes it without ``--name``.
-    :param metavar: stands for the value in the help.
-    :param least: the smallest number.
-    :param completes: what the shell completes; ``connector``, ``run``, ``verb`` or nothing.
+    :param metavar: the placeholder for its value in the help.
+    :param least: the smallest valid number.
+    :param completes: what the shell completes: ``connector``, ``run`` or ``verb``; empty: nothing.
     :param looks: whether ``list`` takes it, too.
-    :param envvar: the environment variable that stands for the option.
+    :param envvar: an environment variable that sets it.
     """
 
     help: str
@@ -59,7 +60,7 @@ class Option:
 def option(help: str, default: Any = MISSING, **more: Any) -> Any:
     """A field of a request. Without a default it is required.
 
-    :param more: as :class:`Option` takes it.
+    :param more: further parameters of :class:`Option`.
     """
     return field(default=default, metadata={"option": Option(help, **more)})
 
@@ -79,12 +80,12 @@ def kind_of(request: type, name: str) -> type:
 
 
 def read_request(request: type[R], given: Mapping[str, Any]) -> R:
-    """A request from what a command line, a form, a template or a plan's document has given.
+    """Read a request from the values of a command line, a form, a template or a plan's document.
 
-    Words may stand for other values, as a template gives them: ``True``, ``3``, ``a, b``. None is not given; nor is an
-    empty word, but where the field is text.
+    A value may be a string, as templates render it: ``True``, ``3``, ``a, b``. None selects the default; so does an
+    empty string, unless the field is text.
 
-    :raises ConfigurationError: a field is missing or unknown, or a value is none of its type.
+    :raises ConfigurationError: a field is missing or unknown, or a value has the wrong type.
     """
     known = options(request)
     if unknown := given.keys() - known.keys():
@@ -130,17 +131,17 @@ def _expected(kind: type, option: Option) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan(HashedPlan):
-    """What a change would do. A person approves it by its hash, and the journal keeps it.
+    """The actions of a change. A person approves them by the plan's hash; the journal stores the plan.
 
     :param kind: the change's name.
-    :param about: what is changed, in a few words, such as the connector.
-    :param question: one line, which the approver answers.
-    :param lines: what happens, for a person; not part of the hash.
-    :param content: what is done and what that rests on, as JSON; another content is another plan.
-    :param request: what was asked for, as JSON; the plan is made from it again before it is carried out.
-    :param nothing: why there is nothing to do; empty if there is.
-    :param is_unfinished: whether it was begun and not finished, so that it is taken up.
-    :param needs_hash: why the plan itself must be confirmed: ``--yes`` is not enough; empty if it is.
+    :param about: the subject in a few words, such as the connector.
+    :param question: one line for the approver to answer.
+    :param lines: the actions in words; not part of the hash.
+    :param content: the actions and the cluster state that they depend on, as JSON; hashed.
+    :param request: the request as JSON; the plan is made again from it and compared before it is applied.
+    :param nothing: why there is nothing to do; empty if there is something to do.
+    :param is_unfinished: whether it was begun and not finished; applying it resumes it.
+    :param needs_hash: why ``--yes`` is not enough and ``--plan`` is required; empty if ``--yes`` is enough.
     """
 
     kind: str
@@ -156,11 +157,11 @@ class Plan(HashedPlan):
 
     @property
     def hash(self) -> str:
-        """SHA-256 over the change, the group and the content, in hexadecimal."""
+        """SHA-256 of the change's name, the group and the content, in hexadecimal."""
         return hash_of({"kind": self.kind, "schema": SCHEMA, "group_id": self.group_id, "content": self.content})
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
+        """The plan as JSON. Scripts rely on the names."""
         return {
             "kind": self.kind,
             "schema": SCHEMA,
@@ -180,9 +181,9 @@ class Plan(HashedPlan):
     def from_dict(cls, document: Any, kind: str = "") -> Plan:
         """Read :meth:`to_dict` back.
 
-        :param kind: the change that is meant; empty for any.
-        :raises ConfigurationError: it is no plan, or one of another change or schema, or its content does not have its
-            hash.
+        :param kind: the change that the plan must be of; empty for any.
+        :raises ConfigurationError: it is not a plan, it is of another change or schema, or its hash does not match its
+            content.
         """
         try:
             if document["schema"] != SCHEMA or kind not in ("", document["kind"]):
@@ -203,20 +204,21 @@ class Plan(HashedPlan):
             found = f"{type(error).__name__}: {error}"
             raise ConfigurationError(
                 f"That is no plan of {kind or 'a change'} ({found}).",
-                remedy="Make the plan again; it is carried out as it was made.",
+                remedy="Make the plan again and do not edit it.",
             ) from error
         return plan
 
     def require(self, plan_hash: str) -> None:
-        """Go on only if this plan, made now, is the one that is meant.
+        """Check that this plan, made now, has the hash that was confirmed.
 
-        :raises PlanMovedError: it is another one.
+        :param plan_hash: the hash, or its first digits.
+        :raises PlanMovedError: it has another hash.
         """
         if not self.hash.startswith(plan_hash):
             now = "; ".join(line.strip() for line in self.lines[:MOST_LINES]) or self.nothing
             raise PlanMovedError(
                 f"The plan {plan_hash[:12]} does not fit any more: the plan is {self.short_hash} now: {now}",
-                remedy="Look at the plan again, and apply that one.",
+                remedy="Review the new plan and apply it.",
             )
 
 
@@ -225,11 +227,11 @@ class Plan(HashedPlan):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a change would meet. Nothing is changed.
+    """The current state of what a change alters.
 
-    :param document: as JSON; what the page shows, and what ``list --json`` prints.
-    :param names: of what was found, for ``-o name``.
-    :param lines: for a person; given whether all of it is wanted.
+    :param document: as JSON; for the page and ``list --json``.
+    :param names: the names that ``-o name`` prints.
+    :param lines: the text that ``list`` prints; called with True for ``-o wide``.
     """
 
     document: Mapping[str, Any]
@@ -238,35 +240,35 @@ class Look:
 
 
 class Report(Protocol):
-    """What was done."""
+    """The result of a change."""
 
     @property
     def problem(self) -> EosError | None:
-        """What did not come to its end; the command ends with it."""
+        """Why a part of the change failed; the command exits with this error. None if all of it is done."""
 
     def lines(self) -> Iterable[str]:
-        """The same for a person."""
+        """The result in words."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
+        """The result as JSON."""
 
 
 class Change(ABC, Generic[R]):
-    """A change of a group. A subclass declares it; each surface is derived from that.
+    """A change of a group. A subclass declares it; its command, operators, DAG and page are made from that.
 
-    :cvar name: its command without ``eos``, such as ``fencing apply``; also its kind in the journal, and the entry of
+    :cvar name: its command without ``eos``, such as ``fencing apply``; also its kind in the journal, and the name of
         its rights in ``acls/tool_rules.py``, unless it needs brokers only.
-    :cvar title: of the form and the approval, such as ``Fence connectors``.
-    :cvar summary: one line for the list of commands.
-    :cvar details: what a person has to know besides; paragraphs.
+    :cvar title: the title of the form and the approval, such as ``Fence connectors``.
+    :cvar summary: one sentence for the list of commands.
+    :cvar details: further help, in paragraphs.
     :cvar request: a frozen dataclass whose fields are made by :func:`option`.
-    :cvar examples: whole commands, each perhaps with a remark behind ``#``.
-    :cvar leaves: what it leaves behind, besides the journal.
-    :cvar takes_lease: whether it holds the group's lease. Without it nothing is journalled.
-    :cvar brokers_only: whether it needs no worker: a cluster file need not describe any, and a connection of type
-        ``kafka`` will do.
-    :cvar rows: which member of the look's document is a list; the page shows it in parts.
-    :cvar filters: members of such a row that the page can ask for.
+    :cvar examples: complete commands, each optionally with a comment after ``#``.
+    :cvar leaves: what it leaves behind, apart from records in the journal.
+    :cvar takes_lease: whether it holds the group's lease. Without the lease it is not recorded in the journal.
+    :cvar brokers_only: whether it needs no worker. Then the cluster file need not describe workers, and a connection of
+        type ``kafka`` is enough.
+    :cvar rows: the member of the document of :meth:`look` that is a list; the page shows it page by page.
+    :cvar filters: members of such a row by which the page can filter.
     """
 
     name: ClassVar[str]
@@ -282,33 +284,36 @@ class Change(ABC, Generic[R]):
     filters: ClassVar[tuple[str, ...]] = ()
 
     def session(self, cluster: ConnectCluster) -> ConnectSession:
-        """The clients that it needs; they end with the block."""
+        """The clients that it needs, as a context manager that closes them."""
         from airflow_eos_provider.connect.session import ConnectSession
 
         return ConnectSession(cluster)
 
     @abstractmethod
     def plan(self, session: ConnectSession, request: R) -> Plan:
-        """Look, and decide what to do. Changes nothing."""
+        """Inspect the cluster and decide what to do. Changes nothing."""
 
     @abstractmethod
     def apply(
         self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
     ) -> Report:
-        """Carry a plan out that was made a moment ago, or take up one that was begun.
+        """Carry out a plan that was made a moment ago, or resume an unfinished one.
 
-        :param act: announces each step in the journal; None without a lease.
+        :param act: records each step in the journal; None without a lease.
         :param report: receives one line of progress at a time.
         """
 
     def look(self, session: ConnectSession, request: R) -> Look:
-        """What there is, for the page and the command ``list``; only of a change that has :attr:`rows`."""
+        """The current state, for the page and ``list``. Define it if the change has :attr:`rows`."""
         raise NotImplementedError
 
     def done_before(self, session: ConnectSession, plan: Plan) -> Report | None:
-        """The report of a plan that the journal has as done, if nothing of it is due again: its caller was killed."""
+        """The report of a plan that is done according to the journal; None to carry it out again.
+
+        Called if the process that carried the plan out may have been killed before it printed the report.
+        """
         return None
 
     def takes_up(self, request: R, unfinished: Plan) -> bool:
-        """Whether a request goes on with a change of this kind that was begun and not finished."""
+        """Whether a request resumes an unfinished change of this kind."""
         return True

@@ -1,4 +1,4 @@
-"""Plans a change, and carries a plan out under the group's lease. The same for every change."""
+"""Plans any declared change, and carries it out under the group's lease."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def planned(change: Change[Any], session: ConnectSession, request: Any) -> Plan:
-    """The plan to show: that of a change which was begun and not finished, or one made now.
+    """The plan to show: the plan of an unfinished change that the request resumes, or a new plan.
 
-    :raises ConfigurationError: what was begun was planned by another version of this package; or as the change says.
+    :raises ConfigurationError: another version of this package planned the unfinished change. Further errors are those
+        of the change's ``plan``.
     """
     found = read_journal(session.kafka, session.cluster.group_id).open_change if change.takes_lease else None
     if found is not None and found.kind == change.name:
@@ -39,18 +40,19 @@ def carry_out(
     as_found: bool = False,
     report: Callable[[str], None] = lambda line: None,
 ) -> Report:
-    """Carry a plan out, or take up the unfinished change of this very plan. Safe to re-run after a crash.
+    """Carry out a plan, or resume the unfinished change with the same plan. Safe to re-run after a crash.
 
-    :param actor: who does it, for the journal; and why.
+    :param actor: the user or task, stored in the journal.
+    :param reason: stored in the journal.
     :param take_over: fence another controller before its lease ends.
-    :param as_found: carry out the plan that is made under the lease, even if it differs; its lines are reported.
-        One that needs its hash is refused then.
+    :param as_found: if the plan has changed when it is made again under the lease, report the new one and carry it out.
+        A new plan that needs its hash is refused.
     :param report: receives one line of progress at a time.
-    :raises PlanMovedError: another plan would be made now. Nothing was done.
-    :raises LeaseHeldError: another controller is at work.
+    :raises PlanMovedError: the plan has changed since it was made. Nothing was done.
+    :raises LeaseHeldError: another controller holds the lease.
     :raises RefusedError: a roll or another change of the group is not finished.
     :raises FencedError: another controller has taken over.
-    :raises UnreachableError: brokers or workers do not answer any more; run the same command again to resume.
+    :raises UnreachableError: brokers or workers no longer answer; run the same command again to resume.
     """
 
     def as_it_is_now() -> Plan:
@@ -81,7 +83,7 @@ def carry_out(
 
 
 def _done(change: Change[Any], session: ConnectSession, plan: Plan) -> ChangeRecord | None:
-    """The change that has carried this plan out: its caller may have been killed before it heard of the end."""
+    """The change that carried out this plan. Its process may have been killed before it printed the report."""
     closed = read_journal(session.kafka, plan.group_id).closed_changes(change.name, plan.about)
     done = [one for one in closed if one.state is RolloutState.DONE and one.plan.get("hash") == plan.hash]
     return done[-1] if done else None

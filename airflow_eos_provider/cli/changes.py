@@ -77,9 +77,9 @@ def abandon_(
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Close the change that was begun and not finished, as it is. The connector stays as it is, too: perhaps stopped.
+    """Close the unfinished change as it is. The connector stays as it is, too: it may be stopped.
 
-    A change is better taken up, by the same command that has begun it.
+    If you can, resume the change instead: run the command that began it again.
     """
     described = load_cluster(cluster)
     journal = change_journal(described.kafka, described.group_id, actor=actor(), reason=reason, report=report_line)
