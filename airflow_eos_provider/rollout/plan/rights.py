@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow_eos_provider.acls.check import AclReport
 from airflow_eos_provider.acls.forms import kafka_acls_lines
 from airflow_eos_provider.acls.judge import Source
+from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.rollout.check import Check, failed, passed
 
 NAME = "rights"
@@ -34,5 +35,10 @@ def rights(report: AclReport | None) -> Check:
         reasons = [each.because for each in report.unknown] or list(report.notes) or ["nothing could be asked"]
         said = "; ".join(dict.fromkeys(reasons[:_SHOWN]))
         return passed(NAME, f"eos cannot tell whether they exist: {said}. 'eos acl check' tries them")
-    tried = sum(each.source is Source.ATTEMPT for each in report.findings)
-    return passed(NAME, f"{len(report.findings)} further ones exist, {tried} of them tried")
+    needed = [each for each in report.findings if each.rule.is_required]
+    tested = sum(each.source is Source.ATTEMPT for each in needed)
+    return passed(
+        NAME,
+        f"this roll needs {counted(len(needed), 'further right')}; none is missing "
+        f"({tested} tested as the principal, the others checked in the ACLs)",
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from airflow_eos_provider.acls.check import AclReport
 from airflow_eos_provider.acls.judge import Answer, Finding, Source
 from airflow_eos_provider.acls.rules import Role, Rule
@@ -41,6 +43,16 @@ def test_what_is_not_known_is_said_and_refuses_nothing() -> None:
 
 
 def test_what_is_there_passes() -> None:
-    assert rights(report(Answer.ALLOWED, Source.ATTEMPT)).evidence == "1 further ones exist, 1 of them tried"
+    assert rights(report(Answer.ALLOWED, Source.ATTEMPT)).evidence == (
+        "this roll needs 1 further right; none is missing (1 tested as the principal, the others checked in the ACLs)"
+    )
     assert rights(AclReport(has_authorizer=False, findings=())).verdict is Verdict.PASS
     assert rights(None).verdict is Verdict.PASS
+
+
+def test_a_right_that_only_leaves_out_a_hint_is_not_counted() -> None:
+    optional = Finding(replace(RULE, name="other", is_required=False), Answer.MISSING, Source.ACLS, "no ACL")
+    needed = Finding(RULE, Answer.ALLOWED, Source.ACLS, "an ACL")
+    assert rights(AclReport(has_authorizer=True, findings=(needed, optional))).evidence == (
+        "this roll needs 1 further right; none is missing (0 tested as the principal, the others checked in the ACLs)"
+    )
