@@ -31,7 +31,7 @@ from airflow_eos_provider.rollout.hosts.machine.processes import (
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 from airflow_eos_provider.rollout.hosts.service.restart import Restart, restarted_by, under_way
 from airflow_eos_provider.rollout.hosts.service.restart_act import ActKey, RestartTask
-from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
+from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, suspended
 
 #: A status command that does not answer within this many seconds is ended.
 STATUS_SECONDS = 10
@@ -166,7 +166,7 @@ class CommandService:
             runs_as=f"pid {process.pid}" if process else "",
             details=self._details(process),
             problem=self._problem(status, process, reads_file, processes),
-            obstacles=(*self._missing_right(), *_suspended(family)),
+            obstacles=(*self._missing_right(), *suspended(family)),
             restart=under_way(record),
             restarted=restarted_by(record, top),
             clock_offset=processes.clock_offset,
@@ -308,11 +308,3 @@ def _is_stopped(answer: Answer, texts: Sequence[str], command: Sequence[str]) ->
         return any(_STOPPED.search(text) for text in texts)
     is_silent = not answer.out.strip() and not answer.err.strip()
     return answer.exit_code == 1 and is_silent and posixpath.basename(command[0]) in _SILENT_PROGRAMS
-
-
-def _suspended(family: Sequence[Process]) -> tuple[Obstacle, ...]:
-    for member in family:
-        if member.is_suspended:
-            what = f"its process {member.pid} is suspended (SIGSTOP)"
-            return (Obstacle("answer", what, f"continue it: kill -CONT {member.pid}"),)
-    return ()

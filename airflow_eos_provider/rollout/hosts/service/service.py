@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -73,6 +73,15 @@ class ServiceFacts:
         if self.token in (NOT_RUNNING, request.replaces):
             return False
         return self.process.started_at > request.changed_at + CLOCK_TICK_SECONDS
+
+
+def suspended(family: Sequence[Process]) -> tuple[Obstacle, ...]:
+    """Why a worker does not answer, if one of its processes is suspended; empty if none is."""
+    for member in family:
+        if member.is_suspended:
+            what = f"its process {member.pid} is suspended (SIGSTOP)"
+            return (Obstacle("answer", what, f"continue it: kill -CONT {member.pid}"),)
+    return ()
 
 
 class Service(Protocol):

@@ -25,7 +25,7 @@ from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, obstacles
 from airflow_eos_provider.rollout.hosts.service.restart import Restart, restarted_by, under_way
 from airflow_eos_provider.rollout.hosts.service.restart_act import ActKey, RestartTask
-from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
+from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, suspended
 from airflow_eos_provider.rollout.hosts.service.started_look import LookByScript, Looker, LookHere, StartedLook
 
 #: Option of ``connect-distributed.sh`` to end at once and let the worker run on.
@@ -271,11 +271,7 @@ class StartedService:
         for path in look.unwritable:
             what = f"{path} on {self._where} may not be written by this login"
             yield Obstacle("restart", what, "let this login write it, or log in as the user who runs the worker")
-        for member in family:
-            if member.is_suspended:
-                what = f"its process {member.pid} is suspended (SIGSTOP)"
-                yield Obstacle("answer", what, f"continue it: kill -CONT {member.pid}")
-                break
+        yield from suspended(family)
 
     def _gaps(self, look: StartedLook) -> Iterator[str]:
         """What the description lacks for a roll, in words."""

@@ -40,7 +40,7 @@ from airflow_eos_provider.rollout.hosts.machine.processes import (
 )
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 from airflow_eos_provider.rollout.hosts.machine.worker_log import WorkerLog
-from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
+from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, suspended
 from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit, files_of, may_write
 
 #: A start script may take so long until it executes the program that reads the worker's file, seconds.
@@ -208,7 +208,7 @@ class UnitLook:
             obstacles=(
                 *self._obstacles(unit, parts),
                 *self._rewritten(unit, parts, processes),
-                *_suspended(unit, processes),
+                *suspended(processes.family(unit.main_pid)),
             ),
             restart=f"systemd's job {unit.job} of {unit.name} is under way" if unit.job else None,
             variables={name: value for name, (value, _) in variables.items()},
@@ -485,14 +485,6 @@ def _problem(unit: Unit, asked: str, where: str, shown: str) -> str | None:
             return f"unit {asked} on {where} is masked: nothing may start it (systemctl unmask)"
         case other:
             return f"unit {asked} on {where} is not loaded ({other}): {unit.load_error or 'see systemctl status'}"
-
-
-def _suspended(unit: Unit, processes: Processes) -> tuple[Obstacle, ...]:
-    for member in processes.family(unit.main_pid):
-        if member.is_suspended:
-            what = f"its process {member.pid} is suspended (SIGSTOP)"
-            return (Obstacle("answer", what, f"continue it: kill -CONT {member.pid}"),)
-    return ()
 
 
 def _details(unit: Unit, process: Process | None, processes: Processes, machine: str) -> dict[str, object]:
