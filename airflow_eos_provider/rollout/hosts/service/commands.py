@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import OwnCommands
 from airflow_eos_provider.connect.startup_log import StartupLog
-from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.redaction import redact
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, RestartRequest, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, one_line, shown_words
@@ -197,12 +197,7 @@ class CommandService:
                 f"{worker_id} cannot be restarted: {facts.problem}.",
                 remedy="Correct 'service' or 'machine' in the cluster description.",
             )
-        for obstacle in facts.obstacles:
-            if obstacle.act == "restart":
-                raise RefusedError(
-                    f"{worker_id} may not be restarted from here: {obstacle.what}. Nothing was stopped.",
-                    remedy=f"{obstacle.remedy[:1].upper()}{obstacle.remedy[1:]}.",
-                )
+        facts.require_restartable(worker_id)
         restart, status = self.commands
         return RestartTask(
             key=key,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from airflow_eos_provider.connect.startup_log import StartupLog
+from airflow_eos_provider.data_text import sentence
+from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.rollout.hosts.host import (
     CLOCK_TICK_SECONDS,
     NOT_RUNNING,
@@ -73,6 +75,18 @@ class ServiceFacts:
         if self.token in (NOT_RUNNING, request.replaces):
             return False
         return self.process.started_at > request.changed_at + CLOCK_TICK_SECONDS
+
+    def require_restartable(self, worker_id: str) -> None:
+        """Refuse a restart that something stands against.
+
+        :raises RefusedError: there is an obstacle.
+        """
+        obstacle = next((each for each in self.obstacles if each.act == "restart"), None)
+        if obstacle is not None:
+            raise RefusedError(
+                f"{worker_id} may not be restarted from here: {obstacle.what}. Nothing was stopped.",
+                remedy=sentence(obstacle.remedy),
+            )
 
 
 def suspended(family: Sequence[Process]) -> tuple[Obstacle, ...]:

@@ -14,7 +14,6 @@ from pathlib import PurePosixPath
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.startup_log import StartupLog
-from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.redaction import remember
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, RestartRequest, StartToken
@@ -193,11 +192,7 @@ class StartedService:
                 f"line names neither {worker.config} nor the start command of {worker.worker_id}.",
                 remedy="Look what that process is, then correct pid_file, config or start.",
             )
-        for obstacle in [each for each in facts.obstacles if each.act == "restart"]:
-            raise RefusedError(
-                f"{worker.worker_id} may not be restarted from here: {obstacle.what}. Nothing was stopped.",
-                remedy=sentence(obstacle.remedy),
-            )
+        facts.require_restartable(worker.worker_id)
         return RestartTask(
             key=key,
             kind="started",
