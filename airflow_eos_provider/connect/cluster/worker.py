@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from airflow_eos_provider.connect.cluster.placement import MachineDescription, ServiceDescription
+from airflow_eos_provider.connect.cluster.placement import MachineDescription, Privilege, ServiceDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,10 @@ class WorkerDescription:
     def is_elsewhere(self) -> bool:
         """Whether it is on another machine than this one, so that no path of it is one of this machine."""
         return self.machine is not None and not self.machine.is_this_one
+
+    def uses_sudo_for(self, privilege: Privilege) -> bool:
+        """Whether this goes through sudo on its machine."""
+        return self.machine is not None and privilege in self.machine.sudo
 
 
 def worker_id_of(url: str) -> str:

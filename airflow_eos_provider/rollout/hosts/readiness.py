@@ -322,7 +322,7 @@ def of_polkit(worker: WorkerDescription, user: str, facts: HostFacts) -> tuple[C
 
     :returns: none where polkit is not asked in a roll, or where something is known to stand against the restart.
     """
-    by_sudo = worker.machine is not None and "service" in worker.machine.sudo
+    by_sudo = worker.uses_sudo_for("service")
     if not isinstance(worker.service, SystemdUnit) or by_sudo or user == ROOT or facts.obstacles_to("restart"):
         return ()
     return (

@@ -69,7 +69,7 @@ class ServicedHost:
         self._machine = machine
         self._service = service
         self._startup: tuple[StartToken, StartupLog] | None = None
-        sudo = worker.machine is not None and "file" in worker.machine.sudo
+        sudo = worker.uses_sudo_for("file")
         config = None if worker.config is None else worker.config if machine.name else worker.config.absolute()
         self._file = PropertiesFile(machine, PurePosixPath(config), sudo=sudo) if config is not None else None
 
@@ -224,7 +224,7 @@ class ServicedHost:
         return found
 
     def _search_log(self, log: Path, started_at: float, zone_variable: str) -> StartupLog:
-        sudo = self._worker.machine is not None and "log" in self._worker.machine.sudo
+        sudo = self._worker.uses_sudo_for("log")
         if not self._machine.name and not sudo:
             return mode_from_startup_log(log, started_at, zone=zone_named(zone_variable))
         zone = zone_at(self._machine, started_at, variable=zone_variable)

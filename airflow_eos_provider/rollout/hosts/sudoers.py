@@ -115,10 +115,10 @@ def grants_of(worker: WorkerDescription, machine: Machine) -> tuple[Grant, ...]:
     :raises ConfigurationError: a folder cannot be seen, or the login is refused.
     """
     grants = []
-    if worker.machine is not None and "file" in worker.machine.sudo and worker.config is not None:
+    if worker.uses_sudo_for("file") and worker.config is not None:
         file = PropertiesFile(machine, PurePosixPath(worker.config), sudo=True)
         grants.append(Grant(worker.worker_id, f"read and replace {worker.config}", file.commands()))
-    if worker.machine is not None and "log" in worker.machine.sudo and worker.log is not None:
+    if worker.uses_sudo_for("log") and worker.log is not None:
         log = WorkerLog(machine, PurePosixPath(worker.log), sudo=True)
         grants.append(Grant(worker.worker_id, f"read its log {worker.log}", log.commands()))
     grants += _of_service(worker, machine)
@@ -194,14 +194,14 @@ def _assumed(description: MachineDescription, workers: Sequence[WorkerDescriptio
             sections += [_assumed_section(login, grant) for grant in _assumed_grants(description, worker)]
         except EosError as error:
             remarks.append(_no_lines(worker, error))
-        if worker.machine is not None and "log" in worker.machine.sudo and worker.log is not None:
+        if worker.uses_sudo_for("log") and worker.log is not None:
             remarks.append(f"{worker.worker_id}: no lines for its log {worker.log}: who owns its folder is not known")
     return SudoersFile(description.ssh, login, tuple(each for each in sections if each.lines), tuple(remarks))
 
 
 def _assumed_grants(description: MachineDescription, worker: WorkerDescription) -> list[Grant]:
     grants = []
-    if worker.machine is not None and "file" in worker.machine.sudo and worker.config is not None:
+    if worker.uses_sudo_for("file") and worker.config is not None:
         resolving = Command(("readlink", "-v", "-f", "--", str(worker.config)), _USUAL_OWNER)
         own = FileCommands(PurePosixPath(worker.config), user=_USUAL_OWNER)
         changing = tuple(command for command in (resolving, own.look(), own.read(), *own.changing()) if command.user)

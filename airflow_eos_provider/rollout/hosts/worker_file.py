@@ -18,5 +18,5 @@ def read_properties_file(worker: WorkerDescription) -> bytes:
     """
     if worker.config is None:
         raise ConfigurationError(f"The description of {worker.worker_id} names no file.")
-    sudo = worker.machine is not None and "file" in worker.machine.sudo
+    sudo = worker.uses_sudo_for("file")
     return PropertiesFile(machine_of(worker.machine), PurePosixPath(worker.config), sudo=sudo).read().data

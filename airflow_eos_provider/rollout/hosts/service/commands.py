@@ -109,7 +109,7 @@ class CommandService:
         self._own = worker.service
         self._command_lines = CommandLines(machine)
         self._sudo = Sudo(machine)
-        self._by_sudo = worker.machine is not None and "service" in worker.machine.sudo
+        self._by_sudo = worker.uses_sudo_for("service")
         self._paths: tuple[str, ...] = ()
         self._right: tuple[float, Obstacle | None] | None = None
         self._restart = Restart(machine, worker, self.look, self._task)

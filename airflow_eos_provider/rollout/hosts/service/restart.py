@@ -212,9 +212,8 @@ class Restart:
     def _log_tail(self, record: RestartRecord) -> str:
         if self._worker.log is None:
             return "The description names no log."
-        by_sudo = self._worker.machine is not None and "log" in self._worker.machine.sudo
         try:
-            log = WorkerLog(self._machine, PurePosixPath(self._worker.log), sudo=by_sudo)
+            log = WorkerLog(self._machine, PurePosixPath(self._worker.log), sudo=self._worker.uses_sudo_for("log"))
             return f"Its log:\n{log.tail(record.log_from, secrets=self._secrets())}"
         except EosError as error:
             return f"Its log cannot be read: {error.found}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
-from airflow_eos_provider.connect.cluster.placement import Privilege, SystemdUnit
+from airflow_eos_provider.connect.cluster.placement import SystemdUnit
 from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog, mode_from_own_log
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.redaction import remember
@@ -150,7 +150,6 @@ class UnitLook:
         self._command_lines = CommandLines(machine)
         self._startup: tuple[StartToken, StartupLog] | None = None
         self.sudo = Sudo(machine)
-        self._sudo_for = worker.machine.sudo if worker.machine is not None else frozenset[Privilege]()
         self._right_asked_at: float | None = None
         self._missing: list[Obstacle] = []
 
@@ -254,14 +253,14 @@ class UnitLook:
     @property
     def commands(self) -> tuple[Command, ...]:
         """The commands of a restart, for root where the description has sudo do them."""
-        user = "root" if "service" in self._sudo_for else ""
+        user = "root" if self.worker.uses_sudo_for("service") else ""
         restart = Command(("systemctl", "restart", "--no-block", self.unit), user)
         return (restart, Command(("systemctl", "reset-failed", self.unit), user))
 
     @property
     def log_commands(self) -> tuple[Command, ...]:
         """The command that reads the journal through sudo, which is always the same; empty where none is needed."""
-        if not self.has_journal or "log" not in self._sudo_for:
+        if not self.has_journal or not self.worker.uses_sudo_for("log"):
             return ()
         return (Command(self._entries_words, "root"),)
 
@@ -288,7 +287,7 @@ class UnitLook:
         :raises MachineLostError: its machine cannot be reached.
         """
         if self.worker.log is not None and not self.has_journal:
-            return WorkerLog(self.machine, PurePosixPath(self.worker.log), sudo="log" in self._sudo_for).tail()
+            return WorkerLog(self.machine, PurePosixPath(self.worker.log), sudo=self.worker.uses_sudo_for("log")).tail()
         lines = self._journal(invocations[0], _TAIL)
         return (lines if lines.strip() else self._lines_of_none_but(invocations)).decode("utf-8", "replace")
 
@@ -391,7 +390,7 @@ class UnitLook:
         return self._missing
 
     def _ask_right(self, unit: Unit, parts: Mapping[str, bytes]) -> list[Obstacle]:
-        if "service" in self._sudo_for:
+        if self.worker.uses_sudo_for("service"):
             obstacle = self.sudo.obstacle(self.commands, "restart")
             return [replace(obstacle, of_next_start=True)] if obstacle is not None else []
         if parts.get("user", b"").strip() == b"0" or parts.get("polkit", b"").strip():
