@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from airflow_eos_provider.rollout.hosts.address import port_of
 from airflow_eos_provider.rollout.hosts.beside_unit import unit_of
 from airflow_eos_provider.rollout.hosts.host import Obstacle
 
@@ -102,8 +102,7 @@ def ports_of(settings: Mapping[str, str]) -> set[int]:
 
 def own_address(url: str, properties: Mapping[str, str]) -> str:
     """The address at which a worker itself listens: behind a proxy it is not the one that it advertises."""
-    parts = urlsplit(url)
-    advertised = parts.port or (443 if parts.scheme == "https" else 80)
+    advertised = port_of(url)
     default = f"http://:{properties.get('rest.port', '8083')}" if "rest.advertised.port" in properties else ""
     own = _LISTENER.findall(properties.get("listeners") or default)
     if not own or any(int(port) == advertised for _, port in own):

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import urlsplit
 
 from airflow_eos_provider.connect.cluster.placement import PRIVILEGES, Privilege
+from airflow_eos_provider.rollout.hosts.address import port_of
 from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenParent, SeenProcess
 from airflow_eos_provider.rollout.hosts.discovery.this_machine import not_a_worker, secret_words
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, SUPERVISORS, ProcessView, ports_of
@@ -53,12 +53,6 @@ def propose(url: str, group_id: str, seen: MachineLook) -> ProposedWorker:
     entry = {**service, **({"config": process.config} if process.config else {}), **log}
     all_remarks = (*([doubt] if doubt else []), *_about_file(process, seen.user), *remarks, *about_log)
     return ProposedWorker(process.pid, process.owner, entry, _sudo(process, entry, seen), all_remarks)
-
-
-def port_of(url: str) -> int:
-    """The TCP port of a REST address."""
-    parts = urlsplit(url)
-    return parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def choose(port: int, group_id: str, seen: MachineLook) -> tuple[SeenProcess | None, str]:

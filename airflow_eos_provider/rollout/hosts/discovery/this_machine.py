@@ -23,6 +23,7 @@ from airflow_eos_provider.connect.startup_log import mode_from_startup_log
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.settings.kafka_settings import is_secret
 from airflow_eos_provider.rollout.hosts import ownership
+from airflow_eos_provider.rollout.hosts.address import port_of
 from airflow_eos_provider.rollout.hosts.ownership import names_worker, ports_of
 
 #: Shells, whose second word is the script that they run. Python's scripts are not among them: supervisors are such.
@@ -82,7 +83,7 @@ def find_local_worker(url: str, group_id: str) -> LocalWorker | None:
     log = _log(process)
     remarks = []
     if listener is not None and listener != pid:
-        remarks.append(f"taken for it by the ports in its file: {not_a_worker(_port(url), listener)}")
+        remarks.append(f"taken for it by the ports in its file: {not_a_worker(port_of(url), listener)}")
     secrets = secret_words(start)
     if secrets:
         remarks.append(
@@ -143,7 +144,7 @@ def is_on_this_machine(url: str) -> bool:
 
 def is_same_port(url: str, other: str) -> bool:
     """Whether two REST addresses are one: the same port, of hosts that resolve to an address in common."""
-    ports = {_port(url), _port(other)}
+    ports = {port_of(url), port_of(other)}
     hosts = [urlsplit(url).hostname, urlsplit(other).hostname]
     if len(ports) != 1 or not all(hosts):
         return False
@@ -161,7 +162,7 @@ def listening_pid(url: str) -> int | None:
     except psutil.AccessDenied:
         return None
     wanted = _addresses(parts.hostname)
-    port = _port(url)
+    port = port_of(url)
     for connection in connections:
         if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port:
             address = _address(connection.laddr.ip)
@@ -182,7 +183,7 @@ def _behind(url: str, group_id: str) -> int | None:
     for pid in psutil.pids():
         command, settings = _command_and_settings(pid)
         if names_worker(command) and settings and settings.get("group.id") == group_id:
-            found += [pid] if _port(url) in ports_of(settings) else []
+            found += [pid] if port_of(url) in ports_of(settings) else []
     return found[0] if len(found) == 1 else None
 
 
@@ -201,11 +202,6 @@ def _command_and_settings(pid: int) -> tuple[Sequence[str], Mapping[str, str] | 
 def _config(command: Sequence[str], cwd: Path) -> Path | None:
     words = [word for word in command if not word.startswith("-")]
     return next((_absolute(word, cwd) for word in reversed(words) if word.endswith(".properties")), None)
-
-
-def _port(url: str) -> int:
-    parts = urlsplit(url)
-    return parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

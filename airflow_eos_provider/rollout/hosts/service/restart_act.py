@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.rollout.hosts.address import port_of
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer, Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, OnEvent, RestartEvent
 
@@ -434,10 +435,9 @@ def listening_at(url: str) -> str:
     Of a loopback address, that one and the wildcard are meant: several machines of a lab share their ports. Any other
     address may be a name for the machine that it does not know itself by (NAT, ``/etc/hosts``): its port alone counts.
     """
-    parts = urlsplit(url)
-    port = f"{parts.port or (443 if parts.scheme == 'https' else 80):04X}"
+    port = f"{port_of(url):04X}"
     try:
-        address = ipaddress.ip_address(parts.hostname or "")
+        address = ipaddress.ip_address(urlsplit(url).hostname or "")
     except ValueError:
         return f"[0-9A-F]+:{port}"
     if not address.is_loopback:

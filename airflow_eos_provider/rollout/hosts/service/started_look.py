@@ -6,18 +6,17 @@ import contextlib
 import os
 import re
 import shutil
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
 
 import psutil
 
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.rollout.hosts import ownership
+from airflow_eos_provider.rollout.hosts.address import accepts_connections
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.processes import (
     BEGIN_PROBE,
@@ -230,7 +229,7 @@ class LookHere:
         A worker may open or close its port in between. ``/proc/net/tcp`` costs milliseconds: the kernel goes through
         all of its tables; so it is only read while the family has none of the known sockets open, or somebody answers.
         """
-        if self._sockets & _sockets_of(family) or not (family or _answers(url)):
+        if self._sockets & _sockets_of(family) or not (family or accepts_connections(url, seconds=_CONNECT_SECONDS)):
             return ""
         before = _listening_sockets(url)
         opened = _sockets_of(family)
@@ -303,15 +302,6 @@ def _views_here(pid: int, most: int) -> Iterator[tuple[int, View]]:
     while pid > 0 and most > 0 and (view := ownership.look(pid)) is not None:
         yield pid, View(view, words_here(pid))
         pid, most = view.parent, most - 1
-
-
-def _answers(url: str) -> bool:
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    with contextlib.suppress(OSError):
-        socket.create_connection((parts.hostname or "", port), timeout=_CONNECT_SECONDS).close()
-        return True
-    return False
 
 
 def _listening_sockets(url: str) -> set[str]:

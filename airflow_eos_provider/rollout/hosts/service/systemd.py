@@ -8,12 +8,11 @@ A command that arrives after the restart finds another invocation, and does noth
 
 from __future__ import annotations
 
-import socket
 import time
-from urllib.parse import urlsplit
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.redaction import secrets_of
+from airflow_eos_provider.rollout.hosts.address import accepts_connections
 from airflow_eos_provider.rollout.hosts.host import (
     NotRestartedError,
     RestartPendingError,
@@ -213,24 +212,15 @@ class UnitRestart:
 
         :raises WorkerStartError: it has ended.
         """
-        first = unit.invocation
+        first, url = unit.invocation, self._service.worker.url
         deadline = time.monotonic() + EARLY_END_SECONDS
         while True:
             if unit.is_stopped or unit.invocation != first or unit.restarts not in (0, restarts):
                 raise self._ended(unit, first)
-            if self._is_listening() or time.monotonic() >= deadline:
+            if accepts_connections(url, seconds=_CONNECT_SECONDS) or time.monotonic() >= deadline:
                 return
             time.sleep(_LOOK_SECONDS)
             _, unit = self._look_again(deadline + SLACK_SECONDS)
-
-    def _is_listening(self) -> bool:
-        parts = urlsplit(self._service.worker.url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        try:
-            with socket.create_connection((parts.hostname or "", port), timeout=_CONNECT_SECONDS):
-                return True
-        except OSError:
-            return False
 
     def _ended(self, unit: Unit, invocation: str) -> WorkerStartError:
         service, state = self._service, unit.state
