@@ -1,4 +1,4 @@
-"""What ``stat`` shows of files on a machine, and who may turn a path to another file."""
+"""Paths of files on a machine: what ``stat`` shows, and which users could replace a file on the way."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, CommandError
 
 #: The word for ``stat`` that :func:`statuses` reads the answer of.
@@ -37,6 +38,17 @@ class FileStatus:
 
     def __str__(self) -> str:
         return f"{self.user}:{self.group}, mode {stat.S_IMODE(self.mode):o}"
+
+
+def require_absolute(key: str, path: PurePosixPath) -> None:
+    """Refuse a relative path: on another machine it has no meaning.
+
+    :raises ConfigurationError: the worker's description has a relative path under this key.
+    """
+    if not path.is_absolute():
+        raise ConfigurationError(
+            f"The worker's '{key}' {path} is not absolute.", remedy="Name it with its folder, from / on."
+        )
 
 
 def statuses(answer: Answer, files: int | None = None) -> list[FileStatus]:

@@ -33,7 +33,13 @@ from airflow_eos_provider.rollout.hosts.machine.edited_file import (
     require_expected,
     with_properties,
 )
-from airflow_eos_provider.rollout.hosts.machine.file_status import FORMAT, FileStatus, statuses, writable_by_others
+from airflow_eos_provider.rollout.hosts.machine.file_status import (
+    FORMAT,
+    FileStatus,
+    require_absolute,
+    statuses,
+    writable_by_others,
+)
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, CommandError, Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 
@@ -233,10 +239,7 @@ class PropertiesFile:
     """
 
     def __init__(self, machine: Machine, path: PurePosixPath, *, sudo: bool) -> None:
-        if not path.is_absolute():
-            raise ConfigurationError(
-                f"The worker's 'config' {path} is not absolute.", remedy="Name it with its folder, from / on."
-            )
+        require_absolute("config", path)
         self._machine = machine
         self._config = path
         self._with_sudo = sudo

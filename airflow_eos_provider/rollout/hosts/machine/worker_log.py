@@ -18,7 +18,13 @@ from airflow_eos_provider.connect.startup_log import (
 )
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.redaction import HIDDEN, is_secret, redact
-from airflow_eos_provider.rollout.hosts.machine.file_status import FORMAT, FileStatus, statuses, writable_by_others
+from airflow_eos_provider.rollout.hosts.machine.file_status import (
+    FORMAT,
+    FileStatus,
+    require_absolute,
+    statuses,
+    writable_by_others,
+)
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 
@@ -48,10 +54,7 @@ class WorkerLog:
     """
 
     def __init__(self, machine: Machine, path: PurePosixPath, *, sudo: bool) -> None:
-        if not path.is_absolute():
-            raise ConfigurationError(
-                f"The worker's 'log' {path} is not absolute.", remedy="Name it with its folder, from / on."
-            )
+        require_absolute("log", path)
         self._machine = machine
         self._path = path
         self._with_sudo = sudo
