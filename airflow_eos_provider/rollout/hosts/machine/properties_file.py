@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.rollout.hosts.host import Obstacle
 from airflow_eos_provider.rollout.hosts.machine.edited_file import (
@@ -333,7 +334,7 @@ class PropertiesFile:
             raise edited_a_moment_ago(self._shown(before.path))
         refused = self._first((self._hard_links, self._unsafe_folders, self._foreign), look)
         if refused is not None:
-            raise RefusedError(f"{refused.what}.", remedy=f"{refused.remedy[0].upper()}{refused.remedy[1:]}.")
+            raise RefusedError(f"{refused.what}.", remedy=sentence(refused.remedy))
         commands = self._commands_at(look)
         try:
             self._do(commands.clear())
@@ -394,7 +395,7 @@ class PropertiesFile:
         commands = self._commands_of(place, folder)
         unsafe = self._unsafe(place, folder)
         if unsafe is not None:
-            raise RefusedError(f"{unsafe.what}.", remedy=f"{unsafe.remedy[0].upper()}{unsafe.remedy[1:]}.")
+            raise RefusedError(f"{unsafe.what}.", remedy=sentence(unsafe.remedy))
         hidden = not self._machine.run(commands.look().words).ok
         unreadable = not self._machine.run(("test", "-r", str(place.path))).ok
         reading = [commands.look()] * hidden + [commands.read()] * unreadable
@@ -608,8 +609,8 @@ class PropertiesFile:
         full = self._full_disk(before.path.parent, len(before.data) + len(data) + _SPARE_BYTES)
         if full is not None:
             return ConfigurationError(
-                f"{shown} cannot be replaced: {reason}; it is as it was. {full.what[0].upper()}{full.what[1:]}.",
-                remedy=f"{full.remedy[0].upper()}{full.remedy[1:]}.",
+                f"{shown} cannot be replaced: {reason}; it is as it was. {sentence(full.what)}",
+                remedy=sentence(full.remedy),
             )
         if reason.startswith("sudo:"):
             return ConfigurationError(
