@@ -1,4 +1,4 @@
-"""The files that rolls leave beside a worker's own, on this machine."""
+"""The files that rolls leave next to a worker's own files, on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_eos_provider.rollout.hosts.service.restart_act import record_path
 
 
 def leftovers_of(worker: WorkerDescription) -> Iterator[Path]:
-    """Of one worker: the backup of its file, and what killed commands have left. Files that are there, once each."""
+    """The existing leftovers of one worker: the backup of its file, and files of commands that were killed."""
     if worker.config is not None:
         config = worker.config.resolve()  # a backup stands beside the file itself, behind any links
         backup = backup_path(config)

@@ -1,1 +1,1 @@
-"""What is found out about workers that nobody has described."""
+"""Finds workers that the cluster description does not have yet, and proposes their entries."""

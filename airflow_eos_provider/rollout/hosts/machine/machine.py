@@ -73,7 +73,7 @@ class Answer:
         such program.
     :param out: its standard output; it may hold secrets.
     :param err: its standard error.
-    :param warning: in words, what a command that was detached is not safe from; empty if nothing is known.
+    :param warning: in words, what may end a detached command too early; empty if nothing is known.
     """
 
     exit_code: int

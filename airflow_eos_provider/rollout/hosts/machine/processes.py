@@ -268,7 +268,7 @@ def line_here(pid: int) -> bytes:
 
 
 def words_here(pid: int) -> tuple[str, ...]:
-    """The words of the same."""
+    """The words of the command line of a process of this machine; empty where it has ended."""
     return words_of(line_here(pid))
 
 

@@ -182,9 +182,9 @@ class StartedService:
             )
         if facts.process is None and facts.held_by:
             raise RefusedError(
-                f"{worker.worker_id} is held by {facts.held_by} on {self._where}, "
+                f"The port of {worker.worker_id} is held by {facts.held_by} on {self._where}, "
                 f"which the pid file {worker.pid_file} does not name.",
-                remedy="Look what that process is. If it is this worker, write its pid into the pid file.",
+                remedy="Find out what that process is. If it is this worker, write its pid into the pid file.",
             )
         if facts.process is not None and not facts.is_own:
             raise RefusedError(
@@ -255,12 +255,12 @@ class StartedService:
     def _obstacles(self, family: Sequence[Process], look: StartedLook, held_by: str) -> Iterator[Obstacle]:
         if family and held_by:
             what = (
-                f"{self._worker.pid_file} names pid {family[0].pid}, but the worker's port is held by {held_by}, which "
-                "that one has not started: the worker runs twice, or the pid file is wrong"
+                f"{self._worker.pid_file} names pid {family[0].pid}, but the worker's port is held by {held_by}, "
+                f"which pid {family[0].pid} has not started: the worker runs twice, or the pid file is wrong"
             )
             remedy = (
-                "if that is a proxy, let 'listeners' of its properties file name the worker's own port; else end what "
-                "does not belong there, and write the worker's pid into its pid file"
+                "if that is a proxy, set 'listeners' in the worker's properties file to the worker's own port; "
+                "otherwise end the process that does not belong there, and write the worker's pid into its pid file"
             )
             yield Obstacle("restart", what, remedy)
         for path in look.unwritable:
@@ -297,7 +297,7 @@ class StartedService:
 
 
 def _own_locale() -> Mapping[str, str]:
-    """The locale of this process, which its worker had as well; commands of this machine speak English."""
+    """The locale of this process, for the worker: commands on this machine run with an English one."""
     return {"LC_ALL": os.environ["LC_ALL"]} if "LC_ALL" in os.environ else {}
 
 

@@ -179,7 +179,7 @@ class LookByScript:
                 yield int(pid), words_of(self._machine.run(["cat", f"/proc/{pid}/cmdline"]).out)
 
     def rival(self, family: Sequence[Process], look: StartedLook, url: str) -> str:
-        """Whose a socket is, another user's login may not see: only of a worker that does not run it is known."""
+        """Known only while the worker does not run: this login may not see whose process holds a socket."""
         return "another process" if look.listens and not family else ""
 
     def foreign(self, family: Sequence[Process]) -> Process | None:
