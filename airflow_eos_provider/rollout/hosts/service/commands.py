@@ -31,7 +31,7 @@ from airflow_eos_provider.rollout.hosts.machine.processes import (
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 from airflow_eos_provider.rollout.hosts.service.restart import Restart, restarted_by, under_way
 from airflow_eos_provider.rollout.hosts.service.restart_act import ActKey, RestartTask
-from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, suspended
+from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, details_of, suspended
 
 #: A status command that does not answer within this many seconds is ended.
 STATUS_SECONDS = 10
@@ -164,7 +164,7 @@ class CommandService:
             state="" if process else status.problem or f"its supervisor says: {status.said}",
             stopped=status.stopped,
             runs_as=f"pid {process.pid}" if process else "",
-            details=self._details(process),
+            details=details_of(process, self._machine),
             problem=self._problem(status, process, reads_file, processes),
             obstacles=(*self._missing_right(), *suspended(family)),
             restart=under_way(record),
@@ -259,12 +259,6 @@ class CommandService:
             obstacle = self._sudo.obstacle(self.commands, "restart")
             self._right = (time.monotonic(), obstacle and replace(obstacle, of_next_start=True))
         return (self._right[1],) if self._right[1] else ()
-
-    def _details(self, process: Process | None) -> dict[str, object]:
-        details: dict[str, object] = {"pid": process.pid if process else None}
-        if self._machine.name:
-            details["machine"] = self._machine.name
-        return details
 
 
 def status_of(answer: Answer, command: Sequence[str]) -> Status:

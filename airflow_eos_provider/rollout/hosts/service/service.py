@@ -17,6 +17,7 @@ from airflow_eos_provider.rollout.hosts.host import (
     StartToken,
 )
 from airflow_eos_provider.rollout.hosts.launch import Launch
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.processes import Process
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
@@ -96,6 +97,12 @@ def suspended(family: Sequence[Process]) -> tuple[Obstacle, ...]:
             what = f"its process {member.pid} is suspended (SIGSTOP)"
             return (Obstacle("answer", what, f"continue it: kill -CONT {member.pid}"),)
     return ()
+
+
+def details_of(process: Process | None, machine: Machine) -> dict[str, object]:
+    """What a worker is known by: its pid, and the name of a machine that is not this one."""
+    details: dict[str, object] = {"pid": process.pid if process else None}
+    return {**details, "machine": machine.name} if machine.name else details
 
 
 class Service(Protocol):

@@ -24,7 +24,7 @@ from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, obstacles
 from airflow_eos_provider.rollout.hosts.service.restart import Restart, restarted_by, under_way
 from airflow_eos_provider.rollout.hosts.service.restart_act import ActKey, RestartTask
-from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, suspended
+from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, details_of, suspended
 from airflow_eos_provider.rollout.hosts.service.started_look import LookByScript, Looker, LookHere, StartedLook
 
 #: Option of ``connect-distributed.sh`` to end at once and let the worker run on.
@@ -141,7 +141,7 @@ class StartedService:
             state="" if process else self._state(look, held_by),
             stopped=process is None and not held_by and worker.pid_file is not None and not look.is_closed,
             runs_as=f"pid {process.pid}" if process else "",
-            details=self._details(process),
+            details=details_of(process, self._machine),
             problem="; ".join(self._gaps(look)) or None,
             obstacles=(*found, *self._obstacles(family, look, held_by)),
             restart=under_way(record),
@@ -290,10 +290,6 @@ class StartedService:
             return f"its pid file {pid_file} cannot be read on {self._where}"
         held = f", but its port is held by {held_by}" if held_by else ""
         return f"{pid_file} names no live process on {self._where}{held}"
-
-    def _details(self, process: Process | None) -> dict[str, object]:
-        details: dict[str, object] = {"pid": process.pid if process else None}
-        return {**details, "machine": self._machine.name} if self._machine.name else details
 
 
 def _own_locale() -> Mapping[str, str]:
