@@ -20,7 +20,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedErr
 from airflow_eos_provider.rollout.check import Check, Verdict, failed, inconclusive, overall, passed
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import HostFacts, Obstacle
-from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError, in_words
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit
@@ -304,7 +304,7 @@ def check_worker(worker: WorkerDescription) -> Readiness:
     :raises ConfigurationError: the login is refused, the host key is not the known one, or the description is wrong.
     """
     machine = machine_of(worker.machine)
-    name = machine.name or "this machine"
+    name = in_words(machine)
     found = probe(machine)
     facts = host_of(worker).observe()
     checks = [*of_machine(name, found), *of_facts(facts), *of_polkit(worker, found.user, facts)]

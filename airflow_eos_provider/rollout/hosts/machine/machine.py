@@ -126,3 +126,8 @@ class Machine(Protocol):
         :raises MachineLostError: as :meth:`run`.
         """
         ...
+
+
+def in_words(machine: Machine) -> str:
+    """A machine as messages name it."""
+    return machine.name or "this machine"

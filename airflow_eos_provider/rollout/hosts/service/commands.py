@@ -20,7 +20,7 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.redaction import redact
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, RestartRequest, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, one_line, shown_words
-from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine, in_words
 from airflow_eos_provider.rollout.hosts.machine.processes import (
     CommandLines,
     Process,
@@ -105,6 +105,7 @@ class CommandService:
         if not isinstance(worker.service, OwnCommands):
             raise ConfigurationError(f"{worker.worker_id} is described by no commands of a supervisor.")
         self._machine = machine
+        self._where = in_words(machine)
         self._worker = worker
         self._own = worker.service
         self._command_lines = CommandLines(machine)
@@ -113,10 +114,6 @@ class CommandService:
         self._paths: tuple[str, ...] = ()
         self._right: tuple[float, Obstacle | None] | None = None
         self._restart = Restart(machine, worker, self.look, self._task)
-
-    @property
-    def _where(self) -> str:
-        return self._machine.name or "this machine"
 
     @property
     def launch(self) -> Launch:

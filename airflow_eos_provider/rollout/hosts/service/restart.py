@@ -10,7 +10,7 @@ from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.redaction import redact, secrets_of
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, RestartRequest, WorkerStartError
-from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine, in_words
 from airflow_eos_provider.rollout.hosts.machine.processes import Process
 from airflow_eos_provider.rollout.hosts.machine.worker_log import WorkerLog
 from airflow_eos_provider.rollout.hosts.restart_event import OnEvent, RestartEvent, moments_of, without_moments
@@ -51,14 +51,11 @@ class Restart:
         task: Callable[[ServiceFacts, ActKey, float], RestartTask],
     ) -> None:
         self._machine = machine
+        self._where = in_words(machine)
         self._worker = worker
         self._look = look
         self._task = task
         self._acts = RestartActs(machine, worker)
-
-    @property
-    def _where(self) -> str:
-        return self._machine.name or "this machine"
 
     def record(self) -> RestartRecord | None:
         """The record of the last restart that no controller has reported yet; None if there is none."""

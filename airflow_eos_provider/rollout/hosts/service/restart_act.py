@@ -29,7 +29,13 @@ from urllib.parse import urlsplit
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.rollout.hosts.address import port_of
-from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer, Machine, MachineLostError
+from airflow_eos_provider.rollout.hosts.machine.machine import (
+    COMMAND_SECONDS,
+    Answer,
+    Machine,
+    MachineLostError,
+    in_words,
+)
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, OnEvent, RestartEvent
 
 #: Schema of the record; one of another schema is not this version's act. Changing it breaks restarts in flight.
@@ -258,7 +264,7 @@ class RestartActs:
         self._name = record_name(worker)
         self._state = str(worker.pid_file.parent) if worker.pid_file is not None else ""
         self._path = record_path(worker)
-        self._where = machine.name or "this machine"
+        self._where = in_words(machine)
 
     def look(self) -> RecordLook:
         """The record of the last act that no controller has reported yet.

@@ -18,7 +18,7 @@ from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.redaction import remember
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, RestartRequest, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, how_to_start, launch_of
-from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine, in_words
 from airflow_eos_provider.rollout.hosts.machine.processes import CommandLines, Process, names_path
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, obstacles
@@ -72,16 +72,13 @@ class StartedService:
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         self._machine = machine
+        self._where = in_words(machine)
         self._worker = worker
         self.address = worker.url
         self._command_lines = CommandLines(machine)
         self._looker: Looker = LookByScript(machine, worker) if machine.name else LookHere(worker)
         self._restart = Restart(machine, worker, self.look, self._task)
         remember(worker.env)
-
-    @property
-    def _where(self) -> str:
-        return self._machine.name or "this machine"
 
     @property
     def launch(self) -> Launch:

@@ -26,7 +26,7 @@ from airflow_eos_provider.rollout.hosts.host import (
     StartToken,
 )
 from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, shown_words
-from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine, in_words
 from airflow_eos_provider.rollout.hosts.machine.processes import (
     BEGIN_PROBE,
     END_OF_PROBE,
@@ -144,6 +144,7 @@ class UnitLook:
         if not isinstance(worker.service, SystemdUnit):
             raise ConfigurationError(f"{worker.worker_id} is described by no systemd unit.")
         self.machine = machine
+        self.where = in_words(machine)
         self.worker = worker
         self.unit = worker.service.unit
         self.has_journal = worker.service.journal
@@ -152,11 +153,6 @@ class UnitLook:
         self.sudo = Sudo(machine)
         self._right_asked_at: float | None = None
         self._missing: list[Obstacle] = []
-
-    @property
-    def where(self) -> str:
-        """In words, the machine."""
-        return self.machine.name or "this machine"
 
     @property
     def launch(self) -> Launch:
