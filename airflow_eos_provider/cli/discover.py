@@ -24,7 +24,7 @@ from airflow_eos_provider.data_text import visible
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.redaction import is_secret_itself, secrets_of
-from airflow_eos_provider.rollout.hosts.discovery.proposal import port_of
+from airflow_eos_provider.rollout.hosts.address import port_of
 from airflow_eos_provider.rollout.hosts.discovery.this_machine import (
     LocalWorker,
     find_local_worker,

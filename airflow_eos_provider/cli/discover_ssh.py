@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from airflow_eos_provider.connect.cluster.description import worker_id_of
 from airflow_eos_provider.connect.cluster.placement import PRIVILEGES, MachineDescription, SshLogin
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.rollout.hosts.address import port_of
 from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, look_at
-from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, port_of, propose, shared
+from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, propose, shared
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 
 #: So many machines are looked at at once.

@@ -38,7 +38,7 @@ UNSTABLE: dict[str, Change] = {
     "monotonically_increasing_id()": lambda f: f.withColumn("key", F.monotonically_increasing_id()),
     "SPARK_PARTITION_ID()": lambda f: f.withColumn("key", F.spark_partition_id()),
     "current_timestamp()": lambda f: f.withColumn("key", F.current_timestamp()),
-    "depends on current_timestamp()": lambda f: f.withColumn("key", F.unix_timestamp()),
+    "The rows of a slice depend on current_timestamp()": lambda f: f.withColumn("key", F.unix_timestamp()),
     "current_date()": lambda f: f.withColumn("key", F.current_date()),
     "now()": lambda f: f.withColumn("key", F.expr("now()")),
     "_chance(amount)": lambda f: f.withColumn("key", F.udf(_chance, "long").asNondeterministic()("amount")),
