@@ -34,6 +34,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.processes import identify, spawn
 from tests import seen
+from tests.integration.named_listener import NamedListener
 from tests.secret_search import (
     CommandLines,
     Found,
@@ -238,23 +239,31 @@ class Secrets:
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    return lab_factory(
-        name="cluster-dags",
-        mode=Mode.PREPARING,  # as the first test of each run wants them; the next ones want what it ends in
-        workers=2,
-        rebalance_delay_ms=1000,
-        # A suspended worker stays in the group for longer than a busy machine takes to start a task.
-        session_timeout_ms=120_000,
-    )
+def listener() -> NamedListener:
+    """Where Airflow's tasks log in to the broker."""
+    return NamedListener("airflow", f"canary-{uuid.uuid4().hex}")
 
 
 @pytest.fixture(scope="module")
-def secrets(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Secrets:
-    """A copy of the cluster file with a token for the REST API, which the workers do not ask for."""
-    found = Found({"token": f"canary-{uuid.uuid4().hex}"})
+def lab(lab_factory: Callable[..., Lab], listener: NamedListener) -> Lab:
+    with listener.given():
+        return lab_factory(
+            name="cluster-dags",
+            mode=Mode.PREPARING,  # as the first test of each run wants them; the next ones want what it ends in
+            workers=2,
+            rebalance_delay_ms=1000,
+            # A suspended worker stays in the group for longer than a busy machine takes to start a task.
+            session_timeout_ms=120_000,
+        )
+
+
+@pytest.fixture(scope="module")
+def secrets(lab: Lab, listener: NamedListener, tmp_path_factory: pytest.TempPathFactory) -> Secrets:
+    """A copy of the cluster file with a login for Kafka, and a token for REST, which the workers do not ask for."""
+    found = Found({"token": f"canary-{uuid.uuid4().hex}", "password": listener.client["sasl.password"]})
     described = yaml.safe_load(lab.cluster_file.read_text(encoding="utf-8"))
     described["rest"] = {"token": found.secrets["token"]}
+    described["bootstrap_servers"], described["client"] = listener.bootstrap_servers, listener.client
     file = tmp_path_factory.mktemp("cluster") / "eos.yaml"
     file.touch(mode=0o600)
     file.write_text(yaml.safe_dump(described), encoding="utf-8")
@@ -738,7 +747,9 @@ def test_no_secret_of_the_cluster_file_is_anywhere_else(
     search_database(found, postgres, database_name(airflow.folder))
     search_files(found, [airflow.folder, lab.root, secrets.file.parent])
     search_temporary_files(found)
-    assert found.places() == {str(secrets.file)}
+    brokers = {str(file) for file in lab.root.rglob("*.properties") if "plain.sasl.jaas" in file.read_text("utf-8")}
+    assert len(brokers) == 1
+    assert found.places() == {str(secrets.file), *brokers}
     # A search that looks at nothing finds nothing.
     for kind in ("records", "rows", "files", "command lines"):
         assert found.looked_at[kind] > 30, kind
