@@ -1,8 +1,8 @@
-"""``eos demo``: the main job on the lab, from start to end, and the proof that it held.
+"""``eos demo``: the main job on the lab, from start to end, with proof of exactly-once.
 
 A real Connect cluster loses a worker and duplicates records. An Airflow DAG rolls it to exactly-once under load. It
 loses a worker again, without duplicates. Then Airflow and Spark write intervals, each exactly once although Spark is
-killed. At the end every topic is compared with what was put in.
+killed. At the end every topic is compared with its input.
 """
 
 from __future__ import annotations

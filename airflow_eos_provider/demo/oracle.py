@@ -1,4 +1,4 @@
-"""The oracle: compares what a reader of committed records gets, as a multiset, with what was put in.
+"""The oracle: compares the records that a reader of committed records gets, as a multiset, with the input.
 
 It alone decides whether records are missing or duplicated; no counter, offset or log does.
 """

@@ -91,7 +91,7 @@ class RunPlan:
             raise EosError(
                 f"A plan of schema {document.get('schema')} is on record for {document.get('run')}.",
                 expected=f"schema {SCHEMA}",
-                remedy="Go on with the version of airflow-eos-provider that wrote it.",
+                remedy="Continue with the version of airflow-eos-provider that wrote it.",
             )
         return cls.of(Run.parse(document["run"]), document["slices"], document["source"])
 

@@ -167,7 +167,7 @@ def close(
         content = own.acquire(take_over=plan.is_fenced)
         found = _chosen(content, group_id, plan.name)
         if found is None:
-            raise RefusedError(f"{plan.name} was closed in this moment.")
+            raise RefusedError(f"{plan.name} was closed by another command a moment ago.")
         _plan(content, group_id, found, is_fenced=plan.is_fenced).require(plan_hash)
         if isinstance(found, ChangeRecord):
             own.write_change(replace(found, state=RolloutState.ABORTED, note=note), str(RolloutState.ABORTED))

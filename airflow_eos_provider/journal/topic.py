@@ -131,7 +131,6 @@ def prepare_journal(settings: KafkaSettings, group_id: str, report: Callable[[st
         report(f"The journal {name} was not dated by the broker; {_TIMESTAMPS} is set.")
     except EosError as error:
         report(
-            f"It cannot be seen to that the journal {name} is dated by the broker "
-            f"({_TIMESTAMPS}={_BY_THE_BROKER}): {error.found} Leases may end by the clocks of the machines "
-            "that write them: keep those together."
+            f"eos cannot make the broker date the journal {name} ({_TIMESTAMPS}={_BY_THE_BROKER}): {error.found} "
+            "Leases may end by the clocks of the machines that write them: keep these clocks synchronized."
         )

@@ -1,7 +1,7 @@
-"""The journal's transactions: each is written, or is known not to be, or is unsettled.
+"""The journal's transactions: each is committed, aborted or unsettled.
 
-One that has failed and is aborted is written again: it may have met a broker that was away. Initialising, which fences,
-is left to the caller.
+A transaction that failed and was aborted is written again: a broker may have been unavailable. The caller initialises,
+which fences.
 """
 
 from __future__ import annotations

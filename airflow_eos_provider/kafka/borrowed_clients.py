@@ -1,8 +1,8 @@
-"""Clients that are kept between questions and lent to one borrower at a time.
+"""Clients that are kept between requests and used by one borrower at a time.
 
-A new client costs connections, threads and often a login, which is more than most questions cost. A client whose
-borrower failed is closed and never lent again: librdkafka, for one, sends some questions to the broker that it took for
-the controller once, and goes on doing so for minutes after that one has died.
+A new client costs connections, threads and often a login, which is more than most requests cost. A client whose
+borrower failed is closed and never used again: librdkafka, for example, sends some requests to the broker that was once
+the controller, even for minutes after that broker has died.
 """
 
 from __future__ import annotations

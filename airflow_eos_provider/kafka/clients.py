@@ -250,7 +250,7 @@ def _unfit(error: Exception) -> ConfigurationError:
     words = error.args[0].str() if isinstance(error, KafkaException) else str(error)
     if "No provider for SASL mechanism GSSAPI" in words:
         return ConfigurationError(
-            "The installed confluent-kafka is built without GSSAPI (Kerberos), as its wheels are.",
+            "The installed confluent-kafka is built without GSSAPI (Kerberos), like all its wheels.",
             remedy="Build it on this machine against a librdkafka with Kerberos: pip install --no-binary "
             "confluent-kafka confluent-kafka; or use another mechanism.",
         )

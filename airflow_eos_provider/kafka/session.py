@@ -1,7 +1,7 @@
-"""One Kafka cluster for the time of one command: its clients are kept, its topics followed, and all closed at the end.
+"""One Kafka cluster during one command: its clients are kept, its topics followed, and all closed at the end.
 
-Whoever asks one question only gives :class:`KafkaSettings`; whoever asks again and again gives a :class:`Session`. A
-function that takes ``kafka`` takes either, by :func:`session_of`.
+For a single request, pass :class:`KafkaSettings`; for several, pass a :class:`Session`. A function that takes ``kafka``
+takes either, by :func:`session_of`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics created, described and set: whatever asks the brokers for it asks here.
+"""Creates, describes and configures topics, for all of the package.
 
 A broker may hear of a new topic later than its neighbours, so a topic that one broker does not know is not yet absent:
 :meth:`Topics.find` and :meth:`Topics.settings_of` ask for a while, and :meth:`Topics.create` returns when the topic is
@@ -180,7 +180,7 @@ class Topics:
             if time.monotonic() > deadline:
                 raise UnreachableError(
                     f"Topic {name} was deleted, but the brokers still know it after {_CALL_SECONDS:.0f} s.",
-                    remedy="Check the cluster's controller, and look again.",
+                    remedy="Check the cluster's controller, and try again.",
                 )
             time.sleep(_POLL_SECONDS)
         return True

@@ -1,12 +1,12 @@
 """Runs an Airflow in a folder of its own and keeps track of its processes, so that none is left behind.
 
-Its components are started one by one, not by ``airflow standalone``: so each has a log of its own, and one that ends or
-does not come up is named with the end of that log. Its database is the lab's PostgreSQL.
+Its components are started one by one, not by ``airflow standalone``: so each has its own log, and if one ends or does
+not start, the error shows the end of that log. Its database is the lab's PostgreSQL.
 
-The tasks that the components run live in process groups and sessions of their own, so neither a signal to a group nor
-the death of the parent ends them all. Three things find them: the tree below each started process, written to a file
-while it lives; the session that it leads; and a variable with a value of its own that all inherit (Airflow renames some
-of its processes, which overwrites what can be seen of it). What a task started on purpose to outlive it, such as a
+The tasks that the components run live in process groups and sessions of their own, so a signal to a group does not end
+them all, nor does the death of the parent. Three things find them: the tree below each started process, written to a
+file while it lives; the session that it leads; and a variable with a value of its own that all inherit (Airflow renames
+some of its processes, which overwrites what can be seen of it). What a task started on purpose to outlive it, such as a
 Connect worker that a roll restarted, has a clean environment and is left alone.
 """
 
@@ -366,7 +366,7 @@ class AirflowLab:
 
     def _fail_for_postgres(self, postgres: Postgres) -> NoReturn:
         raise AirflowNotHealthyError(
-            f"postgres at {postgres.address}, which is to hold Airflow's database, does not run. "
+            f"postgres at {postgres.address}, the server of Airflow's database, does not run. "
             f"The end of {postgres.log}:\n{log_tail(postgres.log)}",
             remedy=f"Read {postgres.log}.",
         )

@@ -1,4 +1,4 @@
-"""Airflow's REST API as a person's browser would use it: unpause, trigger, read the log, answer what is required."""
+"""Airflow's REST API, used like a person's browser: unpause, trigger, read the log, answer required actions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The lab's brokers: real Kafka nodes, each a broker and a KRaft controller in one.
 
-With three of them all are voters of the controllers' quorum, so that any one may be killed and the others go on.
+With three of them all are voters of the controllers' quorum, so that any one may be killed and the others keep running.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Class-data archives for the lab's broker and workers: a third less CPU at each start (JEP 350).
 
 A JVM spends most of its start on loading and checking classes. The archive is written by a JVM at its end, so one
-broker and one worker are started and stopped once for it; it lies beside the jars in the cache. So do the first records
-of that broker's cluster, with which others are formatted.
+broker and one worker are started and stopped once for it. It is next to the jars in the cache, together with the first
+records of that broker's cluster, with which other clusters are formatted.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def _fetch(
             if found != lock.digests[jar]:
                 raise EosError(
                     f"The jar {jar} arrived with " + (f"SHA-256 {found}." if found else "no content."),
-                    expected=f"SHA-256 {lock.digests[jar]}, as it is locked",
+                    expected=f"SHA-256 {lock.digests[jar]}, from the lock file",
                     remedy="Do not use it. Look for what changes downloads between here and the repository.",
                 )
             target = place(folder, jar)
@@ -188,7 +188,7 @@ def _only_one(lock_path: Path, progress: Progress) -> Iterator[None]:
                 if time.monotonic() > deadline:
                     raise EosError(
                         f"Another process has been fetching the lab's jars for {FETCH_TIMEOUT_SECONDS:.0f} s.",
-                        remedy=f"End it (it holds {lock_path}) and run the command again.",
+                        remedy=f"End it (it has locked {lock_path}) and run the command again.",
                     ) from error
                 if not announced:
                     progress("Waiting for another lab that is fetching the jars")

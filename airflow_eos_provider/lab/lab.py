@@ -98,7 +98,7 @@ class Lab:
                 return lab
             if root.exists() and record is None and any(entry.name != ".lab.json.new" for entry in root.iterdir()):
                 raise RefusedError(
-                    f"{root} holds something, but not a lab.", remedy="Choose another --name or --dir, or empty it."
+                    f"{root} is not empty, and not a lab.", remedy="Choose another --name or --dir, or empty it."
                 )
             if cls.stop_all(root, record, True):
                 progress("Cleared what an interrupted start had left behind")

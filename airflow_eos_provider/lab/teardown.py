@@ -1,4 +1,4 @@
-"""Takes a lab down, whatever state it is in."""
+"""Takes a lab down, in any state."""
 
 from __future__ import annotations
 
@@ -115,4 +115,4 @@ def remove_folder(folder: Path) -> None:
     if folder.exists():  # a dying process may have written once more
         shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
-        raise EosError(f"{folder} cannot be removed.", remedy="Remove it manually and see who owns what is in it.")
+        raise EosError(f"{folder} cannot be removed.", remedy="Check who owns the files in it, and remove it manually.")

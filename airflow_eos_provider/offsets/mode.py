@@ -31,13 +31,13 @@ def runs_exactly_once(session: ConnectSession) -> bool:
         return verdicts == {True}
     if silent := sorted(worker for worker, runs in found.items() if runs is None):
         raise RefusedError(
-            f"Whether exactly-once source connectors run on {', '.join(silent)} is not known: {why[silent[0]]}.",
+            f"eos cannot tell whether exactly-once source connectors run on {', '.join(silent)}: {why[silent[0]]}.",
             expected="an answer of every worker of the cluster file",
             remedy="Start it, or end its process if it hangs: it may still write. Take a worker that is gone out of "
             "the cluster file.",
         )
     raise RefusedError(
-        "It is not the same for all workers whether they run exactly-once source connectors: "
+        "Some workers run exactly-once source connectors, others do not: "
         + "; ".join(f"{worker}: {detail}" for worker, detail in why.items())
         + ".",
         remedy="Offsets have no guarantee in between: finish the roll ('eos status', 'eos plan'), then try again.",

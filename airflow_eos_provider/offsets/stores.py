@@ -1,6 +1,6 @@
 """Where a connector has its source offsets: the topic, and the Kafka cluster, which may be another than the workers'.
 
-The rules are those of ``Worker.offsetStoreForRegularSourceTask`` and ``offsetStoreForExactlyOnceSourceTask`` (4.3.1). A
+The rules are Connect's: ``Worker.offsetStoreForRegularSourceTask``, ``offsetStoreForExactlyOnceSourceTask`` (4.3.1). A
 connector's own topic is in the cluster of its clients. In the mode ``enabled`` a connector whose clients use another
 Kafka cluster has an own topic there in any case: without ``offsets.storage.topic``, one of the global topic's name
 (KIP-618). Below ``enabled`` it has none without that property.
@@ -80,7 +80,7 @@ def require_source(connector: str, kind: str) -> None:
         raise ConfigurationError(
             f"{connector} is a sink connector: it has no source offsets.",
             expected="a source connector",
-            remedy=f"Its offsets are those of the consumer group connect-{connector}: use kafka-consumer-groups.",
+            remedy=f"Its offsets are in the consumer group connect-{connector}: use kafka-consumer-groups.",
         )
 
 
@@ -121,7 +121,7 @@ class OffsetStores:
         topic, global_topic = config.get(OWN_TOPIC) or "", self.global_store.topic
         if references(topic):
             raise RefusedError(
-                f"A config provider supplies {OWN_TOPIC} of connector {connector} ({topic}): the topic is not known.",
+                f"A config provider supplies {OWN_TOPIC} of connector {connector}: {topic} may be any topic.",
                 remedy=f"Write the topic's name into {OWN_TOPIC} of the connector.",
             )
         if topic:
@@ -151,7 +151,7 @@ class OffsetStores:
             except EosError as error:
                 raise RefusedError(
                     f"Connector {connector} has its offsets in the Kafka cluster of its {client}, {addresses}, which "
-                    f"is not known: {error.found.rstrip('.')}.",
+                    f"eos cannot identify: {error.found.rstrip('.')}.",
                     expected="addresses of brokers that answer here",
                     remedy=sentence(self._session.other_kafka.remedy(addresses)),
                 ) from error

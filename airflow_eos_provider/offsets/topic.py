@@ -1,4 +1,4 @@
-"""One offsets topic, read whole: the newest record of each key, who wrote it, and what open transactions hold."""
+"""One offsets topic, read whole: the newest record of each key, its writer, and the records of open transactions."""
 
 from __future__ import annotations
 

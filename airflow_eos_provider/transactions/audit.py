@@ -1,4 +1,4 @@
-"""The audit of a Kafka cluster's transactions: what holds readers up, what is about to fail, and who collides.
+"""The audit of a Kafka cluster's transactions: blocked readers, tasks that are about to fail, and collisions.
 
 All of it takes values and returns values; :mod:`~airflow_eos_provider.transactions.auditor` gathers them.
 """
@@ -252,7 +252,7 @@ def idle_ids(
                 f"{'began' if one.used_at is None else 'was'} {duration(idle)} ago; the brokers forget "
                 f"the id {when} (transactional.id.expiration.ms is {duration(expiration_seconds)}), and its task fails "
                 "at its next write then (KAFKA-18019)",
-                "restart the task before, which takes the id anew; or raise transactional.id.expiration.ms",
+                "restart the task before then, so that it takes the id again; or raise transactional.id.expiration.ms",
                 f"{FindingKind.IDLE} {one.id}",
             )
 

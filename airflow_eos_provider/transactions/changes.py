@@ -1,4 +1,4 @@
-"""What changes between two looks at the transactions of a Kafka cluster."""
+"""Differences between two snapshots of a Kafka cluster's transactions."""
 
 from __future__ import annotations
 

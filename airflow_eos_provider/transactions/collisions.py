@@ -1,6 +1,6 @@
 """Collisions on a Kafka cluster: ids, topics and groups that two Connect clusters or interval pipelines share.
 
-The transactional ids of two groups coincide where one's name goes on with a hyphen: ``a`` with a connector ``b-c`` has
+The transactional ids of two groups coincide if one's name continues after a hyphen: ``a`` with a connector ``b-c`` has
 the ids of ``a-b`` with ``c``, so each fences the other's tasks. Two groups on one internal topic run each connector
 twice, and write over each other's offsets.
 """
@@ -109,7 +109,7 @@ def not_known(found: KafkaGroups) -> tuple[str, ...]:
     """Pairs of groups of which it is not known whether they collide, with what could not be seen at all."""
     unclear = (
         f"whether ids of the groups {one.group_id} and {other.group_id} coincide: the connectors of "
-        f"{one.group_id if one.connectors is None else other.group_id} are not known"
+        f"{one.group_id if one.connectors is None else other.group_id} are unknown"
         for one, other in _reaching(found)
         if None in (one.connectors, other.connectors) and (one.connectors is None or _names_below(one, other))
     )
@@ -279,7 +279,7 @@ def _prefixes(found: KafkaGroups) -> Iterator[Collision]:
         yield Collision(
             CollisionKind.PREFIX,
             f"{one.group_id}-",
-            f"ids of group {other.group_id} begin with {one.group_id}-, as those of {one.group_id} do: a prefixed "
+            f"ids of group {other.group_id} begin with {one.group_id}-, like the ids of {one.group_id}: a prefixed "
             f"ACL for {one.group_id}- covers both",
             f"name no connector of {one.group_id} {rest}-…, for it would have ids of {other.group_id}",
             is_harmful=False,

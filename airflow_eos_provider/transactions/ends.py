@@ -70,7 +70,7 @@ def known_ends(kafka: Session, place: Place) -> PartitionEnds:
     """
     found = ends_of(kafka, [place])[place]
     if isinstance(found, str):
-        raise EosError(f"How far {place[0]}-{place[1]} can be read is not known: {found}.")
+        raise EosError(f"eos cannot tell how far {place[0]}-{place[1]} can be read: {found}.")
     return found
 
 

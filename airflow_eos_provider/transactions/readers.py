@@ -1,7 +1,7 @@
 """Who waits behind an open transaction: consumer groups whose position is at the last stable offset.
 
-A reader of committed records stops where the first open transaction begins. What a group has committed shows where it
-stands; one that is past that offset reads uncommitted records.
+A reader of committed records stops where the first open transaction begins. A group's committed offset shows its
+position; if it is past that offset, the group reads uncommitted records.
 """
 
 from __future__ import annotations

@@ -349,7 +349,7 @@ def test_a_plan_whose_commit_is_answered_by_an_unknown_error_is_admitted_all_the
     assert isinstance(stage, Stage)
     assert stage.plan_hash == plan.hash
     assert len(story.plans()) == 1
-    assert any("leaves open whether it is decided" in line for line in lines)
+    assert any("cannot tell whether it is committed" in line for line in lines)
     assert next(answers, None) is None
 
 

@@ -593,7 +593,7 @@ class TestTrouble:
         assert observation.statuses is not None
         assert observation.statuses[source].tasks[0].state == "RUNNING"
         (missing,) = [finding for finding in findings(observation) if "builtin.features" in finding.what]
-        assert "questions about transactions and for fencing" in missing.what
+        assert "requests about transactions and fencing" in missing.what
 
     def test_a_dead_workers_last_word_is_told_as_such(
         self, lab: Lab, source: str, eos_of: Callable[[Lab, Path], Any], tmp_path: Path

@@ -1,21 +1,21 @@
 """The coordinator of one run: one interval of a pipeline reaches Kafka exactly once.
 
-*What is promised.* Each record of the interval is, under ``read_committed``, in Kafka exactly once, whatever dies, is
-paused, retried or run twice at once; and ``complete`` is visible only when all of them are.
+*The promise.* Under ``read_committed``, each record of the interval is in Kafka exactly once, even if a process dies,
+is paused, retried or run twice at once; and ``complete`` is visible only when all of the records are.
 
-*Why it holds.* A slice's ledger record is committed if and only if the slice's records are, for they are one
+*The proof.* A slice's ledger record is committed if and only if the slice's records are, because they are one
 transaction (test_mutations: the ledger record in a transaction of its own duplicates). So it is enough that no slice is
 committed twice, and none is missed.
 
 1. *Within one task id* attempts are ordered by their inits. An attempt reads its slices' ledger records only after its
-   init, and init returns when whatever the id committed before is in every partition; a slice that an earlier attempt
-   has committed is seen and skipped, and an earlier attempt that has not committed yet never will (test_failure_matrix:
-   a task killed and a task paused at every step; test_mutations: read before init duplicates).
+   init, and init returns when all that the id committed before is in every partition; it skips slices that an earlier
+   attempt has committed, and an earlier attempt that has not committed yet never will (test_failure_matrix: a task
+   killed and a task paused at every step; test_mutations: read before init duplicates).
 2. *Across generations* a slice may belong to another id. The new generation is on record before the old ids are
    fenced, so a late task of the old one either inits before the fencing, and is fenced; or after it, and reads the new
-   generation, and raises (test_mutations: fencing before the generation duplicates). The ids to fence are those of the
-   last task count record, and whatever is open under the run's prefix (test_mutations: fencing today's task count
-   duplicates).
+   generation, and raises (test_mutations: fencing before the generation duplicates). The driver fences the ids
+   of the last task count record, and every id with an open transaction under the run's prefix (test_mutations: fencing
+   today's task count duplicates).
 3. *After the end* a late duplicate finds ``complete``: it reads its slices first, the generation, and ``complete``
    last, while a finishing run removes the first and leaves the last (test_mutations: ``complete`` read first
    duplicates). An abandoned run leaves no ``complete`` behind, but no generation either, and a task that does not find
@@ -30,37 +30,38 @@ committed twice, and none is missed.
    below, it does). Brokers may leave a marker out where a partition has no leader
    (:mod:`~airflow_eos_provider.interval.protocol.visibility`); so the partitions are asked themselves, and the run
    fails (test_barrier: without the question and the wait, it is complete).
-6. *The slices belong to one input*: a committed slice is skipped ever after, so a row that has moved since between it
-   and one that is still to be written would be lost or doubled. No source promises which input a retry gets (a query
-   may read a clock, a table may be written), so it is proven: the retry evaluates its input once, counts and sums up
-   the rows of every slice that the ledger, read behind the fencing, has; and goes on only if count and digests are the
-   ledger's (test_mutations: without the comparison a row that has moved is doubled, another one lost, and the run
-   complete). What is written afterwards are the rows that were compared (tests/integration/test_spark_write.py: a
-   source that changes between the comparison and the write). So at every commit what is in Kafka is a part of one
-   evaluation, and at ``complete`` it is all of it. The model has the input's change as an action, and finds lost and
-   doubled rows where the comparison is left out, is made before the fencing, or in another evaluation (tests/model).
+6. *The slices belong to one input*: a committed slice is never written again. If a row has moved between it and a slice
+   that is still to be written, the row would be lost or duplicated. No source promises that a retry gets the same input
+   (a query may read a clock, a table may be written), so the retry checks: it evaluates its input once, counts and
+   digests the rows of every slice in the ledger, which it reads after the fencing; and continues only if count and
+   digests are the ledger's (test_mutations: without the comparison one row is duplicated, another lost, and the run
+   complete). It then writes the rows that it has compared (tests/integration/test_spark_write.py: a source that changes
+   between the comparison and the write). So at every commit the records in Kafka are a part of one evaluation, and at
+   ``complete`` all of it. The model has the input's change as an action, and finds lost and duplicated rows if the
+   comparison is left out, is made before the fencing, or in another evaluation (tests/model).
 7. *Between intervals*: plans that overlap are refused, one at a time
    (:mod:`~airflow_eos_provider.interval.protocol.admission`; test_concurrency: two overlapping intervals started
-   together). An interval within a complete one is complete as its part and writes nothing; a plan of the whole is not
-   enough, for it may be abandoned (test_concurrency; the model takes the plan for enough, and finds an interval that
-   counts as complete with nothing written).
+   together). If a wider interval is complete, every interval inside it is complete and writes nothing. A plan of the
+   wider interval is not enough, because it may be abandoned (test_concurrency; if the plan is enough, the model finds
+   an interval that counts as complete with nothing written).
 8. *These are sentences about topics, not about their names*: the ledger, the target and the control topic are the ones
    that the run was begun with, by topic id (:mod:`~airflow_eos_provider.interval.topics.run_topics`, test_topics).
    They are compared before the first init, so that a driver with other topics fences no other; with each read of the
    control topic; with the plan or ``complete`` that is adopted; after the stage, and again right before ``complete``.
    Tasks compare, too: a generation is an offset, which another topic of that name has as well (test_topics: a queued
    task writes again what the new topic's generation has written).
-9. *A ledger has one control topic and one group*, those of its first claim
+9. *A ledger has one control topic and one group*, named in its first claim
    (:mod:`~airflow_eos_provider.interval.topics.ledger`): drivers with others would not know of each other, nor fence
-   each other. A driver that writes a claim reads the ledger to its end before it plans, and ends there if another claim
-   came first (test_topics: two groups at once, each with a claim of its own). A control topic that is gone takes its
-   plans and task counts with it. So a new one is claimed only where no run is committed in part, and after all task ids
-   of the pipeline are fenced (test_topics: a task between two transactions writes again what is planned anew); and
+   each other. A driver that writes a claim reads the ledger to its end before it plans, and stops if another claim
+   came first (test_topics: two groups at once, each with a claim of its own). A deleted control topic takes its plans
+   and task counts with it. So a new one is claimed only if no run is committed in part, and after all task ids of the
+   pipeline are fenced (test_topics: otherwise a task between two transactions duplicates records of the new plan); and
    admission asks the ledger for slices without a plan. The model has each of these taken away (tests/model,
    ``topics/…``).
 10. *Nothing was deleted*: compaction keeps the newest record of each key and leaves a partition's first offset alone;
-   retention and DeleteRecords move it, so a read of a ledger or control topic that begins behind what was read before
-   ends in an error (test_topics: with records deleted under the same topic id, slices are written again).
+   retention and DeleteRecords move it, so a read of a ledger or control topic fails if the topic begins after the
+   offset that the read starts from (test_topics: with records deleted under the same topic id, slices are written
+   again).
 
 ``complete`` says that the records can be *read*. So it waits, with every slice committed and the run's ids fenced,
 until the stable end of each target partition has passed them
@@ -72,19 +73,19 @@ without it: it turns a step into an error, which is a driver that dies there. Th
 ``complete``: no task of this generation can write any more, and a newer driver fences this coordinator, whose
 ``complete`` is then refused: it is a driver that is slow there. The model has both at every step.
 
-*What is not.* Sentence 6 is about attempts that find something committed. Within one attempt Spark evaluates again what
-the shuffle has lost with an executor, and an input that differs from one moment to the next would then lose or double
-rows. ``write_interval`` asks Spark whether it has done so, or may have
+*The limits.* Sentence 6 is about attempts that find something committed. Within one attempt Spark evaluates again what
+the shuffle has lost with an executor, and an input that differs from one moment to the next would then lose or
+duplicate rows. ``write_interval`` asks Spark whether it has done so, or may have
 (:mod:`~airflow_eos_provider.interval.spark.reruns`), and then compares every committed slice with one more evaluation
-before ``complete`` (tests/integration/test_spark_cluster.py: without it the run is complete with rows lost and
-doubled). A retry writes from rows that it keeps
+before ``complete`` (tests/integration/test_spark_cluster.py: without it the run is complete with rows lost
+and duplicated). A retry writes from rows that it keeps
 (:mod:`~airflow_eos_provider.interval.spark.frozen_rows`) and fails where they are lost; where Spark may have evaluated
 a part of them twice before, it compares in the same way. Slices that are files, where no row can leave its slice unless
 its file changes, are read again for the write, and held to their size and time of change. Two rows are the same if
 topic, key, value, headers and, where the row names them, partition and time are; the digest is a sum of 128-bit hashes,
 which nobody meets by accident.
 
-Two sentences are about liveness. The first read of the ledger takes only what is stable: a dead task's open transaction
+Two sentences are about liveness. The first read of the ledger takes only stable records: a dead task's open transaction
 may be in the rest, and only this coordinator's fencing ends it (test_mutations: a first read to the end waits for
 the timeout). And a fenced coordinator raises and is not retried by itself: two that retry fence each other for ever.
 """

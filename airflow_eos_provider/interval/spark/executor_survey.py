@@ -1,7 +1,7 @@
 """Inspects the Python of this driver, and of every executor by small Spark jobs.
 
 The inspection (:mod:`~airflow_eos_provider.interval.spark.executors.environment`) is shipped by value as a function of
-a column, with text as its result. It needs only Python's standard library, and runs on a cluster and behind Spark
+a column, and returns text. It needs only Python's standard library, and runs on a cluster and behind Spark
 Connect. An executor is identified by the start arguments of its JVM, so each is reported once, even with many tasks.
 """
 

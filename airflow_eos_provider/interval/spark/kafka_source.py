@@ -2,7 +2,7 @@
 
 Spark resolves times with a consumer of committed records, so it stops at the first open transaction. If retention has
 removed the first records of the interval, it starts with the remaining ones. Both would lose records silently. So the
-driver resolves the range: ends by times among all records, including those of open and aborted transactions.
+driver resolves the range: ends by times among all records, including records of open and aborted transactions.
 
 Neighbouring intervals share their bound: the first offset whose record is of the bound's time or later. It stays, so a
 record that comes late is of a later interval, and each record is of one. Where there is no such record yet, the bound

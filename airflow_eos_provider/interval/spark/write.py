@@ -351,7 +351,7 @@ class _FileRows(_Work):
         if not pin_inputs:
             raise ConfigurationError(
                 "pin_inputs=False is given with slices_by='files'.",
-                expected="files that are held to what they were: they say which row is in which slice",
+                expected="files that must not change: they decide which row is in which slice",
                 remedy="Leave pin_inputs out, or slices_by.",
             )
         self.frame = frame

@@ -233,7 +233,7 @@ class ControlState:
         else:
             raise EosError(
                 f"The control topic {self._topic} has a record of an unknown kind, {key!r}.",
-                remedy="Go on with the version of airflow-eos-provider that wrote it.",
+                remedy="Continue with the version of airflow-eos-provider that wrote it.",
             )
         number = -1
         if prefix == _TASK:

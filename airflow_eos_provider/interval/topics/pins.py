@@ -136,6 +136,6 @@ def _remedy(pinned: Pins, found: Pins) -> str:
     if pinned.control is not None and found.control is not None and pinned.control.id != found.control.id:
         return "Run the interval again. If no run is committed in part, the new control topic replaces the old one."
     return (
-        "The records of the old topic are lost. Write a complete interval again as its next revision. Write a running "
-        "one under another pipeline name, or abandon it if none of its slices is committed."
+        "The records of the old topic are lost. If the interval is complete, write its next revision. If it is "
+        "running, write it under another pipeline name, or abandon it if none of its slices is committed."
     )

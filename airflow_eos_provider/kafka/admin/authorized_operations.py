@@ -1,4 +1,4 @@
-"""The operations that brokers allow a principal, as they answer when they describe a topic or the cluster."""
+"""The operations that brokers allow a principal, from their descriptions of topics and of the cluster."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Transactional ids fenced in bulk: the wire's part of ``TransactionsClient.fence``.
+"""Fences transactional ids in bulk: the requests of ``TransactionsClient.fence``.
 
 An id is fenced by InitProducerId: the coordinator gives it the next epoch, after which no producer of an earlier one
 can write or commit. While a transaction of the id is open, or its commit or abort has not yet put a marker into every
-partition, the coordinator only refuses (CONCURRENT_TRANSACTIONS) and aborts what is open; so an answer means that
-nothing of the id is under way any more. Callers rely on both.
+partition, the coordinator only refuses (CONCURRENT_TRANSACTIONS) and aborts the open transaction. So a success means
+that no transaction of the id is unfinished. Callers rely on both.
 
 Java's ``Admin.fenceProducers`` sends one id at a time and backs off in between. Here the coordinators of all ids are
 looked up by one request, and each gets its ids' requests without waiting for the answers.

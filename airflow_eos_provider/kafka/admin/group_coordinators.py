@@ -1,8 +1,8 @@
-"""Questions about groups, asked again while a coordinator moves or loads.
+"""Requests about groups, retried while a coordinator moves or loads.
 
 A broker that has just become the coordinator of some groups reads their partitions of ``__consumer_offsets``. Until it
 has, it answers ``COORDINATOR_LOAD_IN_PROGRESS`` to a question about one of these groups and to any listing
-(``GroupCoordinatorService``): for a moment after each broker's start. librdkafka gives such an answer as it is.
+(``GroupCoordinatorService``): for a moment after each broker's start. librdkafka does not retry it.
 """
 
 from __future__ import annotations

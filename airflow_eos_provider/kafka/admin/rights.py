@@ -1,9 +1,9 @@
-"""What a principal may do, tried without an effect: the use of transactional ids and groups.
+"""Checks, without an effect, whether a principal may use transactional ids and groups.
 
-A broker asks its authorizer before all else, so a request that cannot do anything tells (``KafkaApis``, Kafka 2.4 to
-4.3): one that it refuses for another reason was allowed. ``EndTxn`` names a producer that does not exist, and the
-coordinator compares that with the id's own before it touches the transaction; ``Heartbeat`` names a member that does
-not exist. ``InitProducerId`` would fence whoever has the id, and is never sent.
+A broker asks its authorizer before anything else, so a request without an effect is enough (``KafkaApis``, Kafka 2.4 to
+4.3): if the broker refuses it for another reason, it was allowed. ``EndTxn`` names a producer that does not exist: the
+coordinator compares it with the id's own before it touches the transaction. ``Heartbeat`` names a member that does not
+exist. ``InitProducerId`` is never sent: it would fence the current producer of the id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The states of a transaction, as its coordinator names them."""
+"""The states of a transaction, by the names that its coordinator uses."""
 
 from __future__ import annotations
 

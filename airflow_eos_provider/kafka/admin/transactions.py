@@ -403,7 +403,7 @@ class TransactionsClient:
                     batches = list(headers(piece))
                 except ValueError as error:
                     raise EosError(
-                        f"The partition {topic}-{partition} holds what is no batch of today: {error}."
+                        f"Partition {topic}-{partition} has a batch of an unsupported format: {error}."
                     ) from None
                 for batch in batches:
                     if batch.last_offset >= positions[partition]:  # the first may begin before what was asked for

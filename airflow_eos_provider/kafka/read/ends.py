@@ -1,7 +1,7 @@
 """Where a topic begins and ends.
 
-One broker may have described a topic of which the next has not heard: it was made a moment ago. Partitions that are not
-known to who is asked for their offsets are asked for again, as those are whose leader has just moved.
+A topic may be so new that one broker has described it and the next does not know it yet. If a broker does not know a
+partition, its offsets are requested again, as after a move of its leader.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Ends:
         if self.topic_id is not None and reach.topic_id not in (None, self.topic_id):
             raise ReplacedTopicError(
                 f"The topic {topic} has another id ({self.topic_id}) than when it was read ({reach.topic_id}).",
-                remedy="It was deleted and made anew, so what was known of it does not hold any more.",
+                remedy="It was deleted and created again, so earlier reads of it are out of date.",
             )
         wanted = known if reach.partitions is None else set(reach.partitions)
         if unknown := sorted((wanted | set(reach.start)) - known):

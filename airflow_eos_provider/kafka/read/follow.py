@@ -1,7 +1,7 @@
-"""A topic of one partition replayed into a value, and followed from there on: each read takes only what has come since.
+"""Replays a topic of one partition into a value and follows it: each read takes only the new records.
 
-What a read has seen is kept, also where it ran out of time. A topic that was deleted and made anew is another topic, by
-its id or because it ends earlier, and is read from its beginning.
+A read keeps its progress, even if it times out. A topic that was deleted and created again is another topic, by its id
+or because it ends earlier, and is read from its beginning.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Follower(Generic[T]):
         """
         if not self._lock.acquire(timeout=max(0.0, timeout_seconds)):
             raise ReadTimeoutError(
-                f"Topic {self.topic} is still being read by an earlier look.", remedy="Look again in a moment."
+                f"Topic {self.topic} is still being read by another thread.", remedy="Try again in a moment."
             )
         try:
             if time.monotonic() - self._read_at > FOLLOWED_SECONDS:
@@ -108,8 +108,8 @@ class Follower(Generic[T]):
         if len(ends) != 1:
             raise ConfigurationError(
                 f"The topic {self.topic} has {len(ends)} partitions.",
-                expected="one: only then its records have an order",
-                remedy="Check its name, and who made it.",
+                expected="one, so that its records are in order",
+                remedy="Check its name, and who created it.",
             )
         self._position = end = ends[0]
         self._read_at = time.monotonic()

@@ -1,12 +1,12 @@
-"""A topic read to its end: the one reader, whoever asks.
+"""Reads a topic to its end, for all of the package.
 
-The end of a partition is asked for by *uncommitted* ListOffsets, and the reader goes on until its position is there.
-Stopping at the committed end would miss committed records that stand behind an open transaction, and a missed record is
-a wrong answer that looks like a right one. So an open transaction makes this reader wait, and at last fail.
+The reader asks for the end of a partition by *uncommitted* ListOffsets, and reads until its position is there. If it
+stopped at the committed end, it would miss committed records behind an open transaction, and a missed record is a wrong
+answer that seems right. So an open transaction makes this reader wait, and finally fail.
 
-A compacted topic has one more trap: while the reader is on its way, a record before the end may go on behalf of a later
-one of its key that stands behind the end, and then the reader sees neither. Compaction leaves records alone for
-``min.compaction.lag.ms``; a read that took longer asks for new ends and goes on to those.
+A compacted topic has one more trap: during the read, compaction may remove a record before the end because its key has
+a newer one behind the end, and then the reader would see none of the two. Compaction leaves records alone for
+``min.compaction.lag.ms``; a read that took longer asks for new ends and reads up to them.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ class _Scan:
                 raise ReplacedTopicError(
                     f"Partition {partition} of topic {self.topic} ends at {end}, before offset "
                     f"{self.beginnings[partition]}, which it had already reached.",
-                    remedy="The topic was made anew or lost records, so what was known of it does not hold any more.",
+                    remedy="The topic was created again or lost records, so earlier reads of it are out of date.",
                 )
         self.to_come = {p for p, end in ends.items() if self.positions[p] < end}
         if self.to_come:

@@ -172,7 +172,7 @@ def _with_login(found: dict[str, str], given: Mapping[str, str]) -> dict[str, st
     elif mechanism not in ("GSSAPI", "OAUTHBEARER"):
         raise ConfigurationError(
             f"For {mechanism} there is no sasl.jaas.config.",
-            remedy="Write the login into the file; one of java.security.auth.login.config is the JVM's alone.",
+            remedy="Write the login into the file; only a JVM reads java.security.auth.login.config.",
         )
     if mechanism == "OAUTHBEARER":
         found["sasl.oauthbearer.method"] = "oidc"

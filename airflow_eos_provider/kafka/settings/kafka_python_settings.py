@@ -105,8 +105,8 @@ def configuration(properties: Mapping[str, str]) -> dict[str, Any]:
             found.update(_number(name, value))
         elif name not in _KNOWN and _matters(name, protocol):
             raise ConfigurationError(
-                f"The client property {name!r} cannot be kept for questions about transactions and for fencing: "
-                "kafka-python, which sends them, has nothing like it.",
+                f"The client property {name!r} cannot be kept for requests about transactions and fencing: "
+                "kafka-python, which sends them, has no counterpart.",
                 remedy="Remove it, or use a property that both libraries have: docs/connect/security.md.",
             )
     found["bootstrap_servers"] = [each.strip() for each in properties["bootstrap.servers"].split(",")]

@@ -1,4 +1,4 @@
-"""Client properties as librdkafka takes them: its own names stay, and what is ours or Java's becomes one of them."""
+"""Client properties for librdkafka: its own names stay, our names and Java's are translated."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """TLS of Python's clients from librdkafka's properties: an ``ssl.SSLContext`` that trusts and shows the same.
 
-Python loads a key from a file only. So one that is in the settings, or in a PKCS12 store, is for that moment in a file
-without a name (``memfd``), or, where the system has none, in a file that its owner alone may read.
+Python loads a key from a file only. So a key from the settings, or from a PKCS12 store, is briefly written to a file
+without a name (``memfd``), or, if the system has none, to a file that only its owner may read.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def ssl_context(properties: Mapping[str, str]) -> ssl.SSLContext:
         words = error.strerror or type(error).__name__
         raise ConfigurationError(
             f"The certificates, the key or the ciphers of the Kafka client cannot be used: {words}.",
-            expected="PEM or PKCS12 in what begins with ssl., the key with its password in ssl.key.password",
+            expected="PEM or PKCS12 in the properties that begin with ssl., the key's password in ssl.key.password",
         ) from None
     if properties.get("ssl.endpoint.identification.algorithm", "https").lower() in ("none", ""):
         context.check_hostname = False

@@ -162,7 +162,7 @@ def _fetch_of(properties: Mapping[str, str]) -> Callable[[], Token]:
     if method == "google":
         return _from_google(properties)
     raise ConfigurationError(
-        f"With sasl.oauthbearer.method={method} and its grant, tokens cannot be had for control messages.",
+        f"Control messages cannot get tokens with sasl.oauthbearer.method={method} and its grant.",
         expected="sasl.oauthbearer.method=oidc with client credentials, msk-iam or google; or oauth_cb",
         remedy="See docs/connect/security.md for what works in both client libraries.",
     )
@@ -285,7 +285,7 @@ def _from_function(path: str, config: str) -> Callable[[], Token]:
         raise ConfigurationError(
             f"The function that oauth_cb names cannot be loaded: {error}.",
             expected="package.module.function",
-            remedy="Put its module where each process finds it that has a client: with Spark on every executor, too.",
+            remedy="Make its module importable in every process with a client: with Spark on every executor, too.",
         ) from error
     if not callable(function):
         raise ConfigurationError(f"oauth_cb names {path}, which is no function.")
@@ -351,7 +351,7 @@ def _from_google(properties: Mapping[str, str]) -> Callable[[], Token]:
     is_google = cloud_method(properties.get("bootstrap.servers", "")) == "google"
     if not is_google or properties.get("security.protocol", "").upper() != "SASL_SSL":
         raise ConfigurationError(
-            "sasl.oauthbearer.method=google would give a token of Google Cloud to others than its brokers.",
+            "sasl.oauthbearer.method=google would send a Google Cloud token to brokers that are not Google's.",
             expected="security.protocol=SASL_SSL, and brokers of the managed service (….managedkafka.….cloud.goog)",
         )
     try:

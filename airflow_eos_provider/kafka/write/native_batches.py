@@ -1,14 +1,14 @@
 """Many records in one call: librdkafka's own ``rd_kafka_produce_batch``, on the client of a confluent-kafka producer.
 
 confluent-kafka has one Python call for a record, and one more callback for its delivery. Here the rows of a column go
-to the library as they lie in memory, and nothing is made of each row. The library is the one that confluent-kafka is
-linked to. Its functions and structures that are used here are public and do not change between versions; where
-confluent-kafka keeps its handle is neither. So the handle is taken only of versions that are known, and only if the
-library, asked for the object that the handle belongs to, names the producer. Otherwise there are no batches, and each
-record goes the ordinary way.
+to the library from their place in memory, without an object for each row. The library is the one confluent-kafka is
+linked to. Its functions and structures that are used here are public and do not change between versions; the place
+where confluent-kafka keeps its handle is private and may change. So the handle is taken only from known versions, and
+only if the library, asked for the object that the handle belongs to, names the producer. Otherwise there are no
+batches, and each record goes the ordinary way.
 
-Records of a batch have no callback. What becomes of them is read from the library's queue of events, which is empty of
-other records' reports meanwhile: see :class:`~airflow_eos_provider.kafka.write.producer.TransactionalProducer`.
+Records of a batch have no callback. Their results are read from the library's queue of events, which has no other
+records' reports during a batch: see :class:`~airflow_eos_provider.kafka.write.producer.TransactionalProducer`.
 """
 
 from __future__ import annotations

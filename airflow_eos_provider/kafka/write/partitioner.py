@@ -1,8 +1,8 @@
 """Which partition a key belongs to, as Kafka's Java clients decide it.
 
-Connect writes with Java's producer, librdkafka's default is another rule (CRC32). A key in two partitions is two keys
-to compaction, so whoever writes beside Connect has to follow it: here, and by ``partitioner=murmur2_random`` in
-librdkafka.
+Connect writes with Java's producer; librdkafka's default is another rule (CRC32). A key in two partitions is two keys
+to compaction, so a program that writes to Connect's topics must use Java's rule: this module, or librdkafka's
+``partitioner=murmur2_random``.
 """
 
 from __future__ import annotations

@@ -419,13 +419,13 @@ class TransactionalProducer:
             )
         if code == KafkaError.UNKNOWN and what == _COMMITTING:
             return UndecidedError(
-                f"The brokers answered the commit of {self.transactional_id} by {error.str()!r}, which leaves open "
-                "whether it is decided.",
-                remedy="Nothing is lost: try again, and what is on record then shows which it was.",
+                f"The brokers answered the commit of {self.transactional_id} with {error.str()!r}: eos cannot tell "
+                "whether it is committed.",
+                remedy="Nothing is lost: try again. The next attempt finds out whether it is committed.",
             )
         if code in _FENCED:
             return FencedError(
-                f"Another holder has taken the transactional id {self.transactional_id}; this one writes no more.",
+                f"Another producer has taken the transactional id {self.transactional_id}; this one stops.",
                 remedy="Nothing is lost: follow the attempt that came after this one.",
             )
         if code in _TOO_LARGE:

@@ -1,1 +1,1 @@
-"""The source offsets of a group as they are: listed, backed up, compared, and what deleted connectors have left."""
+"""The current source offsets of a group: lists, backups, differences, and leftovers of deleted connectors."""

@@ -1,8 +1,8 @@
 """A backup of source offsets: a file of JSON lines that a person can read and that has every byte.
 
-The first line says what was backed up, the last one how many records there are and a digest of all lines before it, so
-that a file that was cut off or edited is no backup. In between is a line for each key that stands in a topic: key,
-value and headers as base64, and beside them, for readers only, what they mean.
+The first line describes the backup. The last one has the number of records and a digest of all lines before it, so
+that a file that was cut off or edited is refused. In between is a line for each key of a topic: key, value and headers
+as base64, with their meaning, for readers only.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A task with an own topic writes each offset there in its transaction, and a copy of it to the global topic as soon as
 the broker has that record: before the transaction is committed (``ConnectorOffsetBackingStore``, 4.3.1). A worker from
-before KIP-618 knows of no own topics: it reads that copy, and leaves the own topic behind when it goes on.
-Offsets mean nothing here; which of two is newer is seen by the time of their records.
+before KIP-618 does not know own topics: it reads and updates that copy, and the own topic falls behind.
+The content of offsets is not compared; the time of their records shows which of two is newer.
 """
 
 from __future__ import annotations

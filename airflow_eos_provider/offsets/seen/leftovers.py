@@ -36,8 +36,8 @@ class Leftovers:
         found = []
         if self.tasks is not None:
             found.append(
-                f"a task count record of {self.tasks} in the config topic; it stays: by it Connect fences what runs of "
-                "this connector, before the first task of another one of its name"
+                f"a task count record of {self.tasks} in the config topic; it stays: Connect fences these tasks by it "
+                "before it starts the first task of another connector of this name"
             )
         if self.ids:
             states = ", ".join(f"{id_} {state}" for id_, state in sorted(self.ids.items()))
@@ -45,7 +45,7 @@ class Leftovers:
                 f"transactional ids: {states}; the brokers forget each after transactional.id.expiration.ms without use"
             )
         if self.is_open:
-            found.append("a transaction is open: whoever reads committed records waits for its end")
+            found.append("a transaction is open: readers of committed records wait for its end")
         return found
 
 

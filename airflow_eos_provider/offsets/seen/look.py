@@ -1,4 +1,4 @@
-"""The source offsets of a described group as they are now: looked at, or taken as a backup."""
+"""The current source offsets of a described group: shown, or taken as a backup."""
 
 from __future__ import annotations
 

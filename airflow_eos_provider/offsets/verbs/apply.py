@@ -1,7 +1,7 @@
-"""Carries a change of one connector's source offsets out: stop, fence, write, read back, configure, start again.
+"""Carries out a change of one connector's source offsets: stop, fence, write, read back, configure, start again.
 
-Used alike by ``eos`` and by Airflow's operators. Every step may be repeated: a stopped connector is stopped already, a
-fenced id is fenced once more, and what is written is compared with what is there.
+``eos`` and Airflow's operators use it alike. Every step is safe to repeat: a stopped connector stays stopped, a fenced
+id is fenced once more, and the offsets to write are compared with the current ones.
 """
 
 from __future__ import annotations
@@ -520,7 +520,7 @@ class OffsetsChanger:
             known = {**self._own_stores(plan, plan.request.source), **self._own_stores(plan, plan.look.connector)}
             if not lost <= known.keys():
                 raise PlanMovedError(
-                    f"The clients of {plan.look.connector} are not in the Kafka cluster any more in which it has "
+                    f"The clients of {plan.look.connector} no longer use the Kafka cluster in which it has "
                     f"{', '.join(sorted(map(topic_of, lost)))}.",
                     remedy="Make the plan again.",
                 )
@@ -613,7 +613,7 @@ class OffsetsChanger:
                 lambda: self._require_still_stopped(plan, stopped),
             )
             self._until(
-                change, lambda: self._is_marked(kafka, connector), f"the markers of what was written for {connector}"
+                change, lambda: self._is_marked(kafka, connector), f"the markers of the offsets written for {connector}"
             )
         else:
             self._require_still_stopped(plan, stopped)
@@ -789,7 +789,7 @@ class OffsetsChanger:
                 raise EosError(
                     f"Timed out after {self._settle_seconds:.0f} s waiting for {what}.",
                     remedy="See 'eos status'. Run the same command again to resume; 'eos changes abandon' closes the "
-                    "change and leaves the connector as it is.",
+                    "change without touching the connector.",
                 )
             change.renew()
             time.sleep(_PAUSE_SECONDS)
@@ -806,8 +806,8 @@ def _require_nothing_elsewhere(writes: Iterable[Write]) -> None:
     replaced = sorted({w.topic for w in writes if is_elsewhere(w.topic) and w.changes and w.before is not None})
     if replaced:
         raise RefusedError(
-            f"{replaced[0]}, in another Kafka cluster, has offsets already under keys of this connector: they may be "
-            "those of a connector of the same name there.",
+            f"{replaced[0]}, in another Kafka cluster, already has offsets under keys of this connector: a "
+            "connector of the same name may use them there.",
             remedy="Name another topic ('--to own --topic …').",
         )
 
@@ -824,6 +824,6 @@ def _kind(verb: str) -> str:
 def _touched(connector: str) -> RefusedError:
     return RefusedError(
         f"{connector} was started or configured while its offsets were being changed.",
-        expected="a connector that stays stopped as it is until the change is over",
+        expected="a connector that stays stopped and unchanged until the change is over",
         remedy="Find out by whom. Then run the same command again: it stops the connector and resumes.",
     )

@@ -1,4 +1,4 @@
-"""What a change of source offsets writes, decided from the offsets as they are: alter, reset, restore, migrate, copy.
+"""Decides from the current offsets what a change of source offsets writes: alter, reset, restore, migrate, copy.
 
 Every key keeps its bytes: a record is removed under the key that it has, however it is spelt, and in every partition
 that has one (in the topic that the tasks read it may have one only, see :func:`require_one_place`). A connector's own
@@ -138,9 +138,9 @@ def require_one_place(connector: str, topic: OffsetsTopic, *, exists: bool = Tru
             "give the same command again."
         )
         raise RefusedError(
-            f"{counted(len(strayed), 'key')} of {connector} {'stands' if len(strayed) == 1 else 'stand'} in another "
-            f"partition of {topic.name} than its hash says, as where the topic got more partitions. A task that starts "
-            "may take what is there, also a removal, for the newest offset.",
+            f"{counted(len(strayed), 'key')} of {connector} {'is' if len(strayed) == 1 else 'are'} in another "
+            f"partition of {topic.name} than its hash says, for example because the topic got more partitions. A task "
+            "that starts may take the record there, also a removal, for the newest offset.",
             expected="each key in one partition of the topic that the tasks read",
             remedy=move if exists else create,
         )
@@ -487,7 +487,7 @@ def _object(value: Any, name: str, expected: str) -> dict[str, Any] | None:
     nested = next((member for member, inner in (value or {}).items() if isinstance(inner, dict | list)), None)
     if nested is not None:
         raise ConfigurationError(
-            f"{name} has an object or a list as its member {nested!r}, which Connect does not take.",
+            f"{name} has an object or a list in its member {nested!r}, which Connect does not take.",
             expected="texts, numbers, true, false or null as members",
         )
     return value

@@ -179,7 +179,7 @@ class OffsetsPlan(HashedPlan):
                 return f"the {what} was {before} and is {after}" if name != "config_digest" else "its configuration"
         if self.topics != now.topics:
             return "an offsets topic was created again, or its partitions were raised"
-        return "the offsets are not the ones that it was made from"
+        return "the offsets have changed since"
 
     def require_existence(self, *, exists: bool) -> None:
         """Go on only if the connector still exists, or still does not.
@@ -193,7 +193,7 @@ class OffsetsPlan(HashedPlan):
                 remedy=f"'eos offsets list {connector} --all' shows the offsets that it has left, 'eos offsets prune "
                 f"{connector}' removes them."
                 if existed
-                else "The connector stays as it is. Make the plan again.",
+                else "The connector is unchanged. Make the plan again.",
             )
 
     def require_own_topic(self, own_topic: str) -> None:
@@ -205,7 +205,7 @@ class OffsetsPlan(HashedPlan):
         if own_topic and own_topic not in {topic_of(topic.name) for topic in self.topics}:
             raise RefusedError(
                 f"{self.look.connector} got {OWN_TOPIC}={own_topic} while its offsets were being moved.",
-                expected=f"{OWN_TOPIC} as it was, until this change sets it",
+                expected=f"{OWN_TOPIC} unchanged, until this change sets it",
                 remedy="Set it back and give the same command again; or close the change ('eos changes abandon').",
             )
 
@@ -312,7 +312,7 @@ class OffsetsPlan(HashedPlan):
         else:
             steps.append(
                 "write the records without a transaction, since the workers are not in the mode enabled: "
-                "a worker that hangs meanwhile may write older offsets later"
+                "a worker that hangs may still write older offsets later"
             )
         if self.verb is Verb.ALTER and look.target_state is not TargetState.ABSENT:
             steps.append("let the connector check the new offsets before they are written (Connect 3.6 and later)")

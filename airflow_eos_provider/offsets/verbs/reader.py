@@ -1,4 +1,4 @@
-"""Offsets topics as they are at one look, each read once."""
+"""A snapshot of offsets topics, each read once."""
 
 from __future__ import annotations
 

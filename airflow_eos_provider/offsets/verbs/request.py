@@ -69,7 +69,7 @@ class OffsetsRequest:
         if not self.connector:
             problem = "no connector is named"
         elif self.verb is Verb.COPY and self.source in ("", "" if self.file else self.connector):
-            problem = "the connector whose offsets are copied has to be another one"
+            problem = "the offsets must be copied from another connector"
         elif self.verb is Verb.RESTORE and not self.file:
             problem = "no backup is named"
         elif self.verb is Verb.ALTER and not self.wanted:
@@ -79,7 +79,7 @@ class OffsetsRequest:
         elif self.each and (self.verb is not Verb.ALTER or [one.partition for one in self.wanted] != [None]):
             problem = "one offset for each source partition is for an alteration, without a partition"
         elif self.verb is Verb.MIGRATE and self.own_topic is None:
-            problem = "it is not said into which topic"
+            problem = "the topic to migrate to is missing"
         if problem:
             raise ConfigurationError(f"This is no request to {self.verb} offsets: {problem}.")
         if self.own_topic:

@@ -162,7 +162,7 @@ def test_what_was_closed_meanwhile_is_not_closed_again(journals: Journals, shown
     plan = shown(OF_CHANGE)
     closed = JournalContent(changes={CHANGE.change_id: replace(CHANGE, state=RolloutState.DONE)})
     journals.after = closed
-    with pytest.raises(RefusedError, match="closed in this moment"):
+    with pytest.raises(RefusedError, match="closed by another command"):
         close_it(journals, plan.hash)
     journals.content = closed
     with pytest.raises(RefusedError, match="open any more"):

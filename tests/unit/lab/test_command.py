@@ -43,7 +43,7 @@ def test_up_does_not_start_on_a_folder_that_holds_something_else(tmp_path: Path)
     (tmp_path / "default").mkdir()
     (tmp_path / "default" / "letter.txt").write_text("dear")
     result = CliRunner().invoke(lab_app, ["up", "--dir", str(tmp_path)])
-    assert "holds something, but not a lab" in str(result.exception)
+    assert "is not empty, and not a lab" in str(result.exception)
     assert (tmp_path / "default" / "letter.txt").exists()
 
 

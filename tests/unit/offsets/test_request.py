@@ -37,9 +37,9 @@ def test_only_the_global_topic_is_pruned_and_of_deleted_connectors_only() -> Non
 
 
 def test_a_copy_to_the_same_name_needs_a_backup() -> None:
-    with pytest.raises(ConfigurationError, match="has to be another one"):
+    with pytest.raises(ConfigurationError, match="must be copied from another connector"):
         OffsetsRequest(Verb.COPY, "c", source="c")
-    with pytest.raises(ConfigurationError, match="has to be another one"):
+    with pytest.raises(ConfigurationError, match="must be copied from another connector"):
         OffsetsRequest(Verb.COPY, "c", file="b.jsonl")
     copy = OffsetsRequest(Verb.COPY, "c", source="c", file="b.jsonl")
     assert OffsetsRequest.from_dict(copy.to_dict()) == copy

@@ -104,7 +104,7 @@ def test_the_addresses_that_a_worker_gives_all_clients_count(cluster: ConnectClu
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        (clients("${file:x:y}"), "its producer, .*, which is not known: a config provider supplies the addresses"),
+        (clients("${file:x:y}"), "its producer, .*, which eos cannot identify: a config provider supplies"),
         (clients("there:9092", consumer="third:9092"), "producer: there, consumer: third, admin: there"),
         (clients("there:9092", admin="alias:9092"), "producer: there, consumer: there, admin: here"),
         ({"consumer.override.bootstrap.servers": "there:9092"}, "producer: here, consumer: there, admin: here"),

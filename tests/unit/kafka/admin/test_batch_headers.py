@@ -71,7 +71,7 @@ def test_a_topic_with_such_batches_is_refused_in_one_sentence(monkeypatch: pytes
     """No broker of today writes them: the piece of log is a mock."""
     client = TransactionsClient(KafkaSettings.of("127.0.0.1:1"))
     monkeypatch.setattr(client, "_run", lambda *_: {0: bytes(16) + b"\x01" + bytes(80)})
-    with pytest.raises(EosError, match="old-0 holds what is no batch of today: a batch of magic 1"):
+    with pytest.raises(EosError, match="old-0 has a batch of an unsupported format: a batch of magic 1"):
         client.writers("old", {0: 0}, {0: 1})
 
 

@@ -182,7 +182,7 @@ def test_what_cannot_be_used_is_told_without_a_secret(client: Identity, tmp_path
         tls.ssl_context({"ssl.cipher.suites": "none-such"})
     key = load_pem_private_key(client.key.read_bytes(), None)
     locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(PASSWORD.encode()))
-    with refused(r"the key with its password in ssl\.key\.password"):  # and nobody is asked on a terminal
+    with refused(r"the key's password in ssl\.key\.password"):  # and nobody is asked on a terminal
         tls.ssl_context({**certificate, "ssl.key.pem": locked.decode()})
 
 

@@ -274,7 +274,7 @@ def test_a_signer_that_is_missing_is_named_with_what_installs_it(
 def test_only_googles_brokers_get_a_token_of_google(more: dict[str, str]) -> None:
     given = {**SASL, "bootstrap.servers": GOOGLE, "security.protocol": "SASL_SSL", "sasl.oauthbearer.method": "google"}
     for configuration in (librdkafka_settings.configuration, kafka_python_settings.configuration):
-        with pytest.raises(ConfigurationError, match="to others than its brokers"):
+        with pytest.raises(ConfigurationError, match="to brokers that are not Google's"):
             configuration({**given, **more})
 
 
