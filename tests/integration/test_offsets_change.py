@@ -170,7 +170,7 @@ def test_a_key_in_a_second_partition_is_left_alone_and_a_migration_gives_it_one_
     strayed = "in another partition than the hash of its key says"
     assert shown["hidden"] == ["the same key in several partitions", strayed]
     refused = eos.run("offsets", "reset", "twice", "--yes", expect=3).stderr
-    assert f"1 key of twice stands in another partition of {topic}" in " ".join(refused.split())
+    assert f"1 key of twice is in another partition of {topic}" in " ".join(refused.split())
 
     # Connect's own reset leaves it there, and says that all is well. If a later version mends it, the docs change.
     address = f"{cluster.lab.connect_urls[0]}/connectors/twice/offsets"
