@@ -131,7 +131,7 @@ def test_whether_ids_coincide_is_not_known_where_connectors_are_not() -> None:
     known, unknown = group("a", "x"), KnownGroup("a")
     assert not_known(KafkaGroups((known, KnownGroup("a-b")))) == ()  # no connector of a begins with b-
     assert "the connectors of a-b are unknown" in not_known(KafkaGroups((group("a", "b-c"), KnownGroup("a-b"))))[0]
-    assert "the connectors of a are not known" in not_known(KafkaGroups((unknown, group("a-b"))))[0]
+    assert "the connectors of a are unknown" in not_known(KafkaGroups((unknown, group("a-b"))))[0]
     assert not_known(KafkaGroups(unknown=("who writes to t-0: it has no leader",))) == (
         "who writes to t-0: it has no leader",
     )
