@@ -1,6 +1,6 @@
-"""The pipelines of a group that are on record, with the topics that each writes: what decides which rights they need.
+"""The recorded pipelines of a group and the topics that each writes: they decide which rights the pipelines need.
 
-A revocation for one pipeline leaves what another one needs, too.
+A revocation for one pipeline keeps the rights that another one needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the logs still have of a pipeline's runs: when each began, its attempts, its slices and when they came.
+"""A pipeline's runs in the logs: when each began, its attempts, its slices and their times.
 
 Control topic and ledger are compacted: of a complete run their newest records have its ``complete`` alone. Its plan,
 generations and slices are in the log until it is compacted, with the times at which they were written.

@@ -1,4 +1,4 @@
-"""What passes between coordinator, tasks and their callers: values without secrets, fit for JSON."""
+"""Messages between coordinator, tasks and their callers: values without secrets, fit for JSON."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Stage:
                 "with them.",
                 expected="a stage that Coordinator.compare_input() has returned",
                 remedy="Call it between begin() and the first task. Without it, a row that has moved since would be "
-                "lost or doubled.",
+                "lost or duplicated.",
             )
 
     @property

@@ -1,7 +1,7 @@
-"""What the journal's log still has of one rollout: each step of each worker, and what its controller was doing.
+"""One rollout in the journal's log: each step of each worker, and each act of its controller.
 
 The journal is compacted: its content is the newest record of each key. Of a roll that is young, the log has the others
-too, with the times at which the broker appended them. What is not there any more is left out.
+too, with the times at which the broker appended them. Compacted records are left out.
 """
 
 from __future__ import annotations

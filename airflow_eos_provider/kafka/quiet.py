@@ -1,7 +1,7 @@
-"""kafka-python speaks only while it is wanted to: its lines stay out of logs while this package calls it.
+"""Suppresses kafka-python's logging during this package's calls.
 
-It reports each connection that comes and goes, and each failed attempt of a login; what matters of that reaches the
-operator once, in an error. At DEBUG two of its loggers write whole requests, passwords included. Levels are set only
+It reports each connection that comes and goes, and each failed attempt of a login; the operator needs
+only this package's error. At DEBUG two of its loggers write whole requests, passwords included. Levels are set only
 while a client of ours is open: a process may have other users of the library.
 """
 

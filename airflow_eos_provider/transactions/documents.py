@@ -1,4 +1,4 @@
-"""What is found of transactions, as JSON: ``eos transactions`` and the page print the same."""
+"""Transactions as JSON: ``eos transactions`` and the page print the same."""
 
 from __future__ import annotations
 

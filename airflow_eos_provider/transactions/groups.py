@@ -1,4 +1,4 @@
-"""Looks for everybody on a Kafka cluster who could collide: Connect groups, interval pipelines, consumers, writers.
+"""Finds all users of a Kafka cluster that could collide: Connect groups, interval pipelines, consumers, writers.
 
 No protocol says which topics a group uses. A leader that is ``preparing`` or ``enabled`` writes the config topic by its
 own id, at least once an hour (the key of the workers' requests), and the brokers remember that for a day: so its topic

@@ -1,6 +1,6 @@
 """Hanging transactions: open in a partition, and known to no coordinator as open there (KIP-664).
 
-Nobody ends such a transaction: readers of committed records wait behind it for ever, and the topic is not compacted.
+Nothing ends such a transaction: readers of committed records wait behind it for ever, and the topic is not compacted.
 A write that came late leaves one (KIP-890), or a marker that was never written (KAFKA-20734).
 """
 

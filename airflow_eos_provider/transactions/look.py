@@ -1,4 +1,4 @@
-"""The transactional ids of a Kafka cluster as their coordinators know them, and whose they are."""
+"""The transactional ids that the coordinators of a Kafka cluster know, and the owner of each."""
 
 from __future__ import annotations
 

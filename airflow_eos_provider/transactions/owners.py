@@ -1,4 +1,4 @@
-"""Whose a transactional id is, by Connect's names and ours."""
+"""The owner of a transactional id, by the naming rules of Connect and this package."""
 
 from __future__ import annotations
 

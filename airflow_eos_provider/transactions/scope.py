@@ -1,4 +1,4 @@
-"""What is looked at: the transactional ids of a group, and partitions that may hold a transaction open."""
+"""The scope of an inspection: the transactional ids of a group, and partitions that may hold a transaction open."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A Java client's properties in librdkafka's names: ``client.properties``, or a worker's own file with a prefix.
 
-What has a meaning for a connection is translated. What tunes a Java client, and says nothing about whom it talks to and
-as whom, is left out. A security setting that cannot be kept is refused by name: left out, it would connect to something
-else, or as another principal. Files are not read here; stores are, where a client is made (``key_stores.py``).
+Settings that decide a connection are translated. Settings that only tune a Java client are left out. A security setting
+without a counterpart is refused by name: without it, the client would connect to something else, or as another
+principal. Files are not read here; stores are, where a client is made (``key_stores.py``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """librdkafka's properties for kafka-python, which control messages (transactions, fencing) go through.
 
-What has a counterpart is translated; what tunes a client and has none here is left out by name; a property that decides
-about security and cannot be kept is refused, since without it something else would be connected to.
+A property with a counterpart is translated; a property that only tunes a client and has none is left out by name; a
+security property without a counterpart is refused, because without it the client would connect to something else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What connectors that are deleted have left in their group: offsets, task count records, transactional ids."""
+"""Leftovers of deleted connectors in their group: offsets, task count records, transactional ids."""
 
 from __future__ import annotations
 

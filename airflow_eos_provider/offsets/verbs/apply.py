@@ -560,8 +560,8 @@ class OffsetsChanger:
         missing = self._left_to_write(plan)
         if missing:
             raise EosError(
-                f"Of {counted(len(left), 'record')} {len(missing):,} do not have the value that was written: another "
-                f"writer is at work in {', '.join(sorted({write.topic for write in missing}))}.",
+                f"{len(missing):,} of {counted(len(left), 'record')} do not have the value that was written: another "
+                f"program writes to {', '.join(sorted({write.topic for write in missing}))}.",
                 remedy="Find it with 'eos offsets list -o wide'; then give the same command again.",
             )
         self._report(f"{connector}: {counted(len(left), 'record')} written, and read back.")

@@ -1,4 +1,4 @@
-"""A planned change of one connector's source offsets: what it writes, made from what, with a hash over both."""
+"""A planned change of one connector's source offsets: what it writes, its basis, and a hash of both."""
 
 from __future__ import annotations
 

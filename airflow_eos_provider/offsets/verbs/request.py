@@ -1,4 +1,4 @@
-"""What is asked for of a connector's source offsets, as data: from a command line, a DAG's form, or the journal."""
+"""A requested change of a connector's source offsets, as data: from a command line, a DAG's form, or the journal."""
 
 from __future__ import annotations
 

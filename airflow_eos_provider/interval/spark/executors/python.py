@@ -1,4 +1,4 @@
-"""Which Python the executors start, and how, where nobody has said it."""
+"""Which Python the executors start, and how, if no setting says so."""
 
 from __future__ import annotations
 

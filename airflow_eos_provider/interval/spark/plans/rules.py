@@ -1,7 +1,7 @@
 """What a row's slice, and whether there is the row, must not depend on.
 
 A slice is written once and skipped ever after, so a row that moves to another slice in a later attempt is lost or
-doubled. Content may be recomputed, membership may not. What decides membership are the key columns, traced back to
+duplicated. Content may be recomputed, membership may not. What decides membership are the key columns, traced back to
 where they are made, and everything that decides which rows there are (filters, joins, limits, samples).
 
 These rules give early and clear errors. A retry finds the cases that a plan cannot show: it compares its rows with the
