@@ -1,8 +1,8 @@
 """Judges a DataFrame of Spark Connect by what its client can see: the plan's text, and the functions that it sends.
 
 There is no JVM here, and Spark gives a plan as text (``explain``), in which a column's name or a constant may read like
-a function. So the text is only searched for what must not be there. Any text that reads like it is refused, and so is what
-the text might not show; nothing is accepted because of a text that could be something else.
+a function. So the text is only searched for what must not be there. Any text that reads like it is refused, and so is
+what the text might not show; nothing is accepted because of a text that could be something else.
 
 What is searched is the plan of the key's columns alone. Spark's optimizer takes out of that what does not decide which
 rows there are, and into which slices they fall: a value may be made by ``uuid()`` or ``collect_list``, a key may not.
