@@ -1,7 +1,7 @@
 """Asks each worker about each connector: to validate its configuration, and which topics it has written.
 
-A worker that validates a configuration lets the connector's plugin do so, and that may ask the system which it reads
-from. Requests go out some at a time; what is not answered in time is not known.
+A worker validates a configuration by the connector's plugin, which may query its source system. A few requests run in
+parallel; a late answer counts as unknown.
 """
 
 from __future__ import annotations

@@ -877,7 +877,7 @@ def test_a_stop_that_takes_longer_than_is_waited_for_is_said_and_systemd_goes_on
     with monkeypatch.context() as patched:
         patched.setattr("airflow_eos_provider.rollout.hosts.service.systemd.SLACK_SECONDS", 0.0)
         patched.setattr("airflow_eos_provider.rollout.hosts.service.systemd.LONGEST_SECONDS", 0.1)
-        with pytest.raises(RestartPendingError, match="systemd goes on with it"):
+        with pytest.raises(RestartPendingError, match="systemd continues it"):
             unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)
     booted.write(gate, "")
     unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)  # the next controller

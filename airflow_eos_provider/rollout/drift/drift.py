@@ -1,7 +1,7 @@
-"""Drift: what a Connect cluster has become without a rollout, held against what the last rollout made of it.
+"""Drift: changes to a Connect cluster since its last rollout that no rollout made.
 
-Everything here takes values and returns values; ``drift_watch.py`` gathers them. While a rollout is carried out its
-workers are between two states, so only what no rollout does is found then.
+Everything here takes values and returns values; ``watch.py`` gathers them. While a rollout is carried out its workers
+are between two states, so only changes that no rollout makes are found then.
 """
 
 from __future__ import annotations

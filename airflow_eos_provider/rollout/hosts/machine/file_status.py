@@ -1,4 +1,4 @@
-"""Paths of files on a machine: what ``stat`` shows, and which users could replace a file on the way."""
+"""Paths of files on a machine: what ``stat`` shows, and which users could replace a folder or link in them."""
 
 from __future__ import annotations
 

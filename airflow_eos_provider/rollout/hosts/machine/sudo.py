@@ -1,7 +1,7 @@
 """Commands that run as another user, through ``sudo -n``, and the narrow rights that they need.
 
-A right is one command with exactly its words. The lines for ``/etc/sudoers`` are made of the very values that run, so
-that what is granted and what is executed cannot differ.
+A right is one command with exactly its words. The lines for ``/etc/sudoers`` are built from the same values that run,
+so a grant and its command cannot differ.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A worker that is the main process of a systemd unit: systemd reports its state, keeps its log, and restarts it.
 
-One start is named by the unit's invocation id, which systemd makes anew at each start, whoever asked for it
-(systemd.exec(5)). Neither ``NRestarts`` nor ``ActiveEnterTimestamp`` is part of the name: ``systemctl reset-failed``
-sets the one to 0 while the unit runs, and of ``Type=notify`` the other moves when a start is complete.
+The unit's invocation id identifies one start: systemd makes a new id at each start (systemd.exec(5)). ``NRestarts`` and
+``ActiveEnterTimestamp`` do not: ``systemctl reset-failed`` sets the first to 0 while the unit runs, and with
+``Type=notify`` the second changes when a start is complete.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class UnitLook:
                 *self._rewritten(unit, parts, processes),
                 *suspended(processes.family(unit.main_pid)),
             ),
-            restart=f"systemd's job {unit.job} of {unit.name} is under way" if unit.job else None,
+            restart=f"systemd's job {unit.job} of {unit.name} is running" if unit.job else None,
             variables={name: value for name, (value, _) in variables.items()},
             variable_sources={name: source for name, (_, source) in variables.items()},
             variables_changed_at=unit.variables_changed_at,

@@ -256,4 +256,4 @@ def _expanded(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:  # "~user" without such a user, or "~" where this one has no entry and HOME is not set
-        raise ValueError(f"the folder that ~ stands for in {path} is not known here; write it out") from None
+        raise ValueError(f"~ in {path} cannot be expanded here; write the folder out") from None
