@@ -1,4 +1,4 @@
-"""What this cluster says that decides who needs which rights: its files, its connectors, its topics, its brokers."""
+"""The facts of a cluster that decide who needs which rights: its files, its connectors, its topics, its brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a rule's right is there, by the ACLs that the brokers keep: what ``StandardAuthorizer`` would answer."""
+"""Decides from the brokers' ACLs whether a rule's right exists, as ``StandardAuthorizer`` would."""
 
 from __future__ import annotations
 

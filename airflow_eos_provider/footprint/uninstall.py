@@ -61,7 +61,7 @@ class UninstallPlan(ShownPlan):
     :param not_seen: what could not be looked at, and why.
     """
 
-    moved: ClassVar[str] = "something else is left by now, or another option was given"
+    moved: ClassVar[str] = "the leftovers have changed, or another option was given"
 
     group_id: str
     kafka_cluster_id: str

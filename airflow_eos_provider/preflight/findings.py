@@ -1,4 +1,4 @@
-"""What a preflight finds: the kinds of findings with their weight, and one finding."""
+"""The kinds of preflight findings with their weight, and one finding."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _OWN_TOPIC_ASKED = "eos-preflight"
 #: By what a worker says to these, a plugin answers; it quotes no value there.
 _ANSWERED = frozenset({SUPPORT_PROPERTY, "transaction.boundary"})
 
-_LEFT_OUT = "refused; the words are left out, since a config provider supplies the value"
+_LEFT_OUT = "refused; its message is left out, since a config provider supplies the value"
 
 Progress = Callable[[int, int], None]
 

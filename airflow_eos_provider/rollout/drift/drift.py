@@ -270,7 +270,7 @@ def _modes(observation: Observation, expected: Expected) -> Iterator[DriftFindin
             DriftKind.MODE,
             worker.worker_id,
             f"{worker.worker_id} runs {seen}, expected is {_wanted(expected)}: {worker.mode.reason}",
-            f"if nobody meant it, stop it, set {MODE_PROPERTY}={_wanted(expected)} in the {worker.facts.edit}, start "
+            f"if this is a mistake, stop it, set {MODE_PROPERTY}={_wanted(expected)} in the {worker.facts.edit}, start "
             f"it again; 'eos plan --to {_wanted(expected)}' shows whether a roll can do that",
             f"{DriftKind.MODE} {worker.worker_id} {seen}",
         )

@@ -1,4 +1,4 @@
-"""What a restart executes, as a plan shows it and its hash holds it: command, folder, variables; never a secret."""
+"""The command of a restart, as a plan shows it and its hash covers it, with folder and variables; never a secret."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _of_unit(top: ProcessView, here: ProcessView) -> tuple[str, str] | None:
     return (
         f"pid {top.pid} belongs to the systemd unit {top.unit}: systemd may start it again, and a worker started from "
         "here would be a second one, outside of the unit",
-        f"describe it as what it is: service: {{systemd: {top.unit.removesuffix('.service')}}}",
+        f"describe it as a unit: service: {{systemd: {top.unit.removesuffix('.service')}}}",
     )
 
 

@@ -195,7 +195,7 @@ def outlives(name: str, found: MachineProbe) -> Check:
 def lost(error: EosError) -> Check:
     """The check of a machine that was not reached, or has refused the login."""
     if isinstance(error, MachineLostError):
-        return inconclusive("machine", error.found, error.remedy or "see whether it runs, and ssh reaches it")
+        return inconclusive("machine", error.found, error.remedy or "check whether it runs and ssh reaches it")
     return failed("machine", error.found, error.remedy or "")
 
 
@@ -380,7 +380,7 @@ def of_unit(unit: Unit, asked: str) -> Check:
     limit = "never" if unit.stop_seconds is None else f"{unit.stop_seconds:.0f} s after its stop began"
     said = [f"{unit.name} is {unit.state}", f"Restart={unit.properties.get('Restart', 'no')}", f"killed {limit}"]
     if unit.before_start:
-        said.append("runs commands before each start (ExecStartPre=): see that none writes the properties file")
+        said.append("runs commands before each start (ExecStartPre=): check that none writes the properties file")
     if unit.needs_reload:
         return failed(name, f"{', '.join(said)}; its files have changed since", "systemctl daemon-reload")
     return passed(name, ", ".join(said))

@@ -184,7 +184,7 @@ def _assumed(description: MachineDescription, workers: Sequence[WorkerDescriptio
     """The lines of a machine that was not looked at: by the description alone, and what is usual."""
     login = _login_of(description)
     remarks = [
-        f"not looked at: {error.found}",
+        f"not checked: {error.found}",
         f"assumed: the login is {login}, programs are in /usr/bin, files have no links and belong to {_USUAL_OWNER}, "
         "which owns their folders, too",
     ]

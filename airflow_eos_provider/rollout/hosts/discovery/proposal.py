@@ -143,8 +143,8 @@ def _commands(
     restart: Sequence[str], status: Sequence[str], supervisor: SeenParent
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     return {"service": {"command": {"restart": list(restart), "status": list(status)}}}, (
-        f"{supervisor.name} (pid {supervisor.pid}) owns it: see that these commands are its own, and that its time to "
-        "stop is enough for the worker's tasks",
+        f"{supervisor.name} (pid {supervisor.pid}) owns it: check that these commands are its own, and that its stop "
+        "timeout is long enough for the worker's tasks",
     )
 
 
@@ -155,11 +155,11 @@ def _started(process: SeenProcess) -> tuple[dict[str, Any], tuple[str, ...]]:
     start = script.command if script else process.command
     folder = (script.cwd if script else process.cwd) or ""
     service: dict[str, Any] = {}
-    remarks = ["nothing owns it that starts it again"]
+    remarks = ["nothing starts it again when it ends"]
     secrets = secret_words(start)
     if secrets:
         remarks.append(
-            f"its command line holds what may be a secret ({', '.join(secrets)}), so start is left out: write a start "
+            f"its command line may contain a secret ({', '.join(secrets)}), so start is left out: write a start "
             "script that takes it from a file, restart the worker by it, and name the script"
         )
     else:

@@ -87,7 +87,7 @@ def find_local_worker(url: str, group_id: str) -> LocalWorker | None:
     secrets = secret_words(start)
     if secrets:
         remarks.append(
-            f"its command line holds what may be a secret ({', '.join(secrets)}), so start is left out: write a start "
+            f"its command line may contain a secret ({', '.join(secrets)}), so start is left out: write a start "
             "script that takes it from a file, restart the worker by it, and name the script"
         )
     elif starter.pid == pid:

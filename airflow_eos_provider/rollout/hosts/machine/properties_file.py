@@ -825,7 +825,7 @@ def _digests(answer: Answer, files: int) -> list[str]:
     lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
     if len(lines) != files:
         raise CommandError(
-            f"sha256sum has printed what cannot be read: {' | '.join(lines)[:200]!r}.",
+            f"The output of sha256sum cannot be read: {' | '.join(lines)[:200]!r}.",
             expected=f"{files} lines, as GNU coreutils' sha256sum prints them",
             remedy="See which program 'sha256sum' is on that machine.",
         )

@@ -211,7 +211,7 @@ def granted(command: Command, programs: Mapping[str, str]) -> str:
         if not word or _UNSAFE_WORD.search(word):
             raise ConfigurationError(
                 f"sudo cannot be narrowed to the command '{command}': it takes the arguments as one text, so a space "
-                "within one could be one between two, and an empty one none.",
+                "in an argument and an empty argument are ambiguous.",
                 expected="words without spaces",
                 remedy="Give the file or the unit a name without spaces, or log in as the user who may do this.",
             )
@@ -245,7 +245,7 @@ def _escaped(word: str) -> str:
 def _user(name: str) -> str:
     if not _USER.fullmatch(name) or _ALIAS.fullmatch(name):
         raise ConfigurationError(
-            f"The user name {name!r} cannot be written into a sudoers file without doubt.",
+            f"The user name {name!r} cannot be written into a sudoers file unambiguously.",
             remedy="Grant the right manually, or use another user.",
         )
     return name.replace("\\", "\\\\").replace("@", "\\@")

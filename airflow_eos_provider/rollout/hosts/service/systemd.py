@@ -108,7 +108,7 @@ class UnitRestart:
         request.permit("stop" if facts.process else "start")
         self._told = unit
         if unit.active_state == "failed":
-            self._run_checked(self._service.reset_words(), "systemd could not be made to forget its failure")
+            self._run_checked(self._service.reset_words(), "systemd could not reset its failure")
         self._watch(*self._restart(unit))
 
     def _startable(self, facts: UnitFacts) -> tuple[UnitFacts, Unit]:
@@ -150,8 +150,8 @@ class UnitRestart:
                 return unit, unit.restarts
             # The command was lost before it ran, or the unit was in another invocation when it came: once more.
         raise RefusedError(
-            f"{self._service.worker.worker_id} was not restarted: its unit moved at each of {_ATTEMPTS} attempts.",
-            remedy=f"It ends again and again: read its log ({self._service.log}).",
+            f"{self._service.worker.worker_id} was not restarted: its unit changed at each of {_ATTEMPTS} attempts.",
+            remedy=f"It keeps ending: read its log ({self._service.log}).",
         )
 
     def _compare_and_restart(self, invocation: str) -> Answer | None:

@@ -111,7 +111,7 @@ JOURNAL_SECONDS = 20.0
 #: A right that was missing is asked for again after so many seconds.
 _RIGHT_SECONDS = 20.0
 
-_LOOK_AT_ITS_LOG = "look at its log"
+_LOOK_AT_ITS_LOG = "check its log"
 
 #: Of the commands before a start so much is shown.
 _SHOWN_CHARACTERS = 300
@@ -470,7 +470,7 @@ def _problem(unit: Unit, asked: str, where: str, shown: str) -> str | None:
     """What the description has wrong, as systemd says."""
     if not unit.load_state:
         said = shown.splitlines()[-1][:200] if shown else "systemctl printed nothing"
-        return f"systemd on {where} does not tell about {asked}: {said}"
+        return f"systemd on {where} does not report {asked}: {said}"
     match unit.load_state:
         case "loaded":
             return None

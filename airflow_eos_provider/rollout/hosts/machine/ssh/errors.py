@@ -63,7 +63,7 @@ def connect_error(hop: Hop, error: BaseException, seconds: float) -> EosError:
             remedy="Compare Ciphers, MACs, KexAlgorithms and HostKeyAlgorithms of both sides.",
         )
     if isinstance(error, asyncssh.ChannelOpenError):
-        return _unreachable(hop, f"the machine that it is reached through answers: {error.reason}")
+        return _unreachable(hop, f"its jump host answers: {error.reason}")
     if isinstance(error, OSError | asyncssh.Error):
         return _unreachable(hop, str(error) or type(error).__name__)
     return ConfigurationError(f"No connection to {hop} can be made: {error}.")
@@ -72,5 +72,5 @@ def connect_error(hop: Hop, error: BaseException, seconds: float) -> EosError:
 def _unreachable(hop: Hop, why: str) -> MachineLostError:
     return MachineLostError(
         f"{hop} cannot be reached over SSH: {why}.",
-        remedy=f"Try 'ssh {hop.user}@{hop.name} true', and see whether the machine and its sshd run.",
+        remedy=f"Try 'ssh {hop.user}@{hop.name} true', and check whether the machine and its sshd run.",
     )

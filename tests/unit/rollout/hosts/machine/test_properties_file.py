@@ -738,7 +738,7 @@ def test_what_a_program_prints_otherwise_is_an_error_and_the_file_is_as_it_was(
 ) -> None:
     path = tmp_path / "c.properties"
     path.write_bytes(OLD)
-    with pytest.raises(CommandError, match=f"{program} has printed what cannot be read"):
+    with pytest.raises(CommandError, match=f"output of {program} cannot be read"):
         replace(far(Odd(program, printed), path))
     assert path.read_bytes() == OLD
     assert beside(path) == set()
