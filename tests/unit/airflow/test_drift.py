@@ -343,7 +343,7 @@ def test_a_member_that_is_new_calls_for_a_look_at_once(monkeypatch: pytest.Monke
 
 def test_an_unchanged_group_is_looked_at_when_it_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
     use_group(monkeypatch, ["a", "b"])
-    assert "due for a check" in event_of(trigger(look_at=time.time() + 0.1))["reason"]
+    assert "it is time" in event_of(trigger(look_at=time.time() + 0.1))["reason"]
 
 
 def test_the_deadline_ends_the_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
