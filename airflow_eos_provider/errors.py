@@ -1,7 +1,7 @@
 """The errors of this package: one small tree, each with the exit code that ``eos`` ends with.
 
-Every message says what was found, what was expected and what to do next. Nothing in a message is secret: what was found
-may quote a broker, a worker or a log, so secrets and a terminal's commands are taken out of it.
+Every message has three parts: found, expected and what to do next. A message may quote a broker, a worker or a log, so
+secrets and terminal commands are removed from it.
 """
 
 from __future__ import annotations

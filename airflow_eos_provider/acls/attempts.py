@@ -1,7 +1,7 @@
-"""Tries rights as the principal itself, without an effect: the brokers' own answer, whatever their authorizer is.
+"""Tests rights by trying them as the principal, without an effect: the brokers answer, so any authorizer works.
 
-Nothing is created, written or fenced. Of a topic, and of the cluster, the brokers say what the principal may do
-(KIP-430); a topic that is not there is validated and not created; for ids and groups see ``kafka/admin/rights.py``.
+Nothing is created, written or fenced. The brokers list what the principal may do with a topic or the cluster (KIP-430);
+creating a missing topic is only validated; for ids and groups see ``kafka/admin/rights.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks rights: by a real attempt where the principal's login is at hand, by the ACLs else."""
+"""Checks rights: by trying them if the principal's login is available, otherwise by reading the ACLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this cluster says that decides who needs which rights: its files, its connectors, its topics, its brokers."""
+"""The facts of a cluster that decide who needs which rights: its files, its connectors, its topics, its brokers."""
 
 from __future__ import annotations
 
@@ -215,8 +215,8 @@ class _Reader:
         found: set[str | None] = {given} if given else read or {None}
         if None in found:
             raise ConfigurationError(
-                "As whom the workers log in is not known here: "
-                + ("no worker's file can be read." if not self._seen.files else "their files do not say it."),
+                "The principal of the workers is unknown: "
+                + ("no worker's file can be read." if not self._seen.files else "their files do not name it."),
                 remedy="Name their principal, as in --worker User:connect.",
             )
         return sorted(each for each in found if each)
@@ -236,11 +236,11 @@ class _Reader:
                 "further ones are not among these (--for-tasks-max, or --prefixed)"
             )
         if not seen.topics:
-            self.gaps.append((seen.name, f"{seen.name}: into which topics it writes is not known"))
+            self.gaps.append((seen.name, f"{seen.name}: the topics that it writes to are unknown"))
         own = written(seen.config, OWN_TOPIC)
         supplied = references(seen.config.get(OWN_TOPIC) or "")
         if supplied:
-            text = f"{seen.name}: a config provider supplies {OWN_TOPIC}, so its offsets topic is not known"
+            text = f"{seen.name}: a config provider supplies {OWN_TOPIC}, so its offsets topic is unknown"
             self.gaps.append((seen.name, text))
         tasks = max(seen.tasks, seen.most_tasks) if for_tasks_max else seen.tasks
         for producer, consumer, admin in sorted(self._clients(seen)):
@@ -271,7 +271,7 @@ class _Reader:
                 login = self._login(client, file, seen) if self._seen.files else Login(None, problem="no file")
                 if given is None and login.principal is None:
                     text = (
-                        f"{seen.name}: as whom its {_CLIENT_ROLES[client]} logs in is not known ({login.problem}); "
+                        f"{seen.name}: the principal of its {_CLIENT_ROLES[client]} is unknown ({login.problem}); "
                         f"{fallback} is assumed (--{client})"
                     )
                     self.gaps.append((seen.name, text))

@@ -1,4 +1,4 @@
-"""Rules in the forms in which ACLs are granted elsewhere: ``kafka-acls``, a Strimzi ``KafkaUser``, Terraform."""
+"""Rules in the forms of other tools that grant ACLs: ``kafka-acls``, a Strimzi ``KafkaUser``, Terraform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a rule's right is there, by the ACLs that the brokers keep: what ``StandardAuthorizer`` would answer."""
+"""Decides from the brokers' ACLs whether a rule's right exists, as ``StandardAuthorizer`` would."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _judged(rule: Rule, authorizer: Authorizer) -> Finding:
     if authorizer.acls is None:
         return Finding(rule, Answer.UNKNOWN, Source.NOBODY, authorizer.problem or "the ACLs cannot be read")
     if authorizer.kind is not None and authorizer.kind not in KAFKAS_OWN:
-        return Finding(rule, Answer.UNKNOWN, Source.NOBODY, f"{authorizer.kind} may have rules beside the ACLs")
+        return Finding(rule, Answer.UNKNOWN, Source.NOBODY, f"{authorizer.kind} may have rules other than ACLs")
     if rule.principal in (authorizer.super_users or ()):
         return Finding(rule, Answer.ALLOWED, Source.ACLS, "a super user of the brokers")
     return _by_acls(rule, authorizer.acls, authorizer)
@@ -139,13 +139,13 @@ def _without_acl(rule: Rule, acls: Iterable[Acl], about: Collection[Acl], author
     """No ACL allows it. That may be right: of a super user, and of a resource that has no ACL at all."""
     has_acls = any(acl.touches(rule.resource, rule.name, rule.pattern) for acl in acls)
     if not has_acls and authorizer.allows_without_acl:
-        found = f"no ACL is about {rule.resource} {rule.name}, and so it is everybody's"
+        found = f"{rule.resource} {rule.name} has no ACL, so everybody may use it"
         return Finding(rule, Answer.ALLOWED, Source.ACLS, found)
     if not has_acls and authorizer.allows_without_acl is None:
-        found = f"no ACL is about {rule.resource} {rule.name}; whether it is everybody's then, the brokers do not say"
+        found = f"{rule.resource} {rule.name} has no ACL; the brokers do not say whether everybody may use it then"
         return Finding(rule, Answer.UNKNOWN, Source.ACLS, found)
     if authorizer.super_users is None and not any(acl.principal == rule.principal for acl in about):
-        found = f"no ACL names {rule.principal}; whether it is a super user, the brokers do not say"
+        found = f"no ACL names {rule.principal}; the brokers do not say whether it is a super user"
         return Finding(rule, Answer.UNKNOWN, Source.ACLS, found)
     return Finding(rule, Answer.MISSING, Source.ACLS, "no ACL allows it")
 

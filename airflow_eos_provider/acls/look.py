@@ -1,4 +1,4 @@
-"""Looks at a cluster for what decides the rights in it, and at the ACLs that its brokers keep. Changes nothing."""
+"""Reads the facts of a cluster that decide its rights, and the ACLs of its brokers. Changes nothing."""
 
 from __future__ import annotations
 

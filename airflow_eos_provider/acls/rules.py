@@ -1,7 +1,7 @@
 """Which rights the parts of a Connect cluster need, by their names alone.
 
-From Kafka's documents (*Exactly-once source connectors*, ACL requirements) and Connect's sources: who of a connector's
-three clients does what is in ``Worker.ExactlyOnceSourceTaskBuilder`` and ``Worker.fenceZombies``.
+From Kafka's documents (*Exactly-once source connectors*, ACL requirements) and Connect's sources:
+``Worker.ExactlyOnceSourceTaskBuilder`` and ``Worker.fenceZombies`` show which of a connector's three clients does what.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def interval_rules(facts: IntervalFacts) -> list[Rule]:
     ledger = facts.ledger_topic or f"{facts.group_id}-{facts.name}-offsets"
     control = facts.control_topic or f"{facts.group_id}-configs"
     for topic, use in ((control, "the control topic"), (ledger, "the ledger"), *((t, "records") for t in facts.topics)):
-        reads = "looks who has a transaction open there" if use == "records" else f"reads {use}"
+        reads = "checks for open transactions there" if use == "records" else f"reads {use}"
         found += [
             rule(Operation.READ, Resource.TOPIC, topic, reads, "the run fails before it writes"),
             rule(Operation.WRITE, Resource.TOPIC, topic, f"writes {use}", "the run fails at its first write"),
@@ -217,7 +217,7 @@ def interval_rules(facts: IntervalFacts) -> list[Rule]:
                 Operation.DESCRIBE_CONFIGS,
                 Resource.TOPIC,
                 topic,
-                "looks whether its settings could lose a record",
+                "checks whether its settings could lose a record",
                 "the run is refused",
             ),
         ]
@@ -279,7 +279,7 @@ def _consumer_rules(facts: ConnectorFacts) -> Iterator[Rule]:
             Operation.READ,
             Resource.TOPIC,
             facts.offsets_topic,
-            "reads the source offsets that a task goes on from",
+            "reads the source offsets from which a task resumes",
             _no_topic(facts.offsets_topic, "the task fails at its start"),
         )
 
@@ -301,7 +301,7 @@ def _admin_rules(facts: ConnectorFacts, prefixed: bool) -> Iterator[Rule]:
             Operation.DESCRIBE,
             Resource.TOPIC,
             topic,
-            "asks for its end",
+            "reads its end offset",
             f"the task fails at its start: \"Not authorized to get the end offsets for topic '{topic}'\"",
         )
         yield from _creation(rule, topic, facts.existing, "the task fails at its start")
@@ -316,7 +316,7 @@ def _topic_creation(rule: _Rules, facts: ConnectorFacts) -> Iterator[Rule]:
             Operation.DESCRIBE,
             Resource.TOPIC,
             topic,
-            "looks whether the topic is there",
+            "checks whether the topic exists",
             f"the task fails: \"Not authorized to describe topic(s) '{topic}'\"",
         )
         if topic not in facts.existing:
@@ -379,7 +379,7 @@ def _creation(rule: _Rules, topic: str, existing: Collection[str], without: str)
     if topic in existing:
         return []
     failure = f"{without}: \"Could not look up partition metadata for topic '{topic}'\""
-    return [rule(Operation.CREATE, Resource.TOPIC, topic, "creates it, since it is not there", failure)]
+    return [rule(Operation.CREATE, Resource.TOPIC, topic, "creates it if it does not exist", failure)]
 
 
 def _cleanup_policy(rule: _Rules, topic: str) -> Rule:
@@ -387,7 +387,7 @@ def _cleanup_policy(rule: _Rules, topic: str) -> Rule:
         Operation.DESCRIBE_CONFIGS,
         Resource.TOPIC,
         topic,
-        "looks whether it is compacted only",
+        "checks whether it is compacted only",
         "a topic that deletes its records is not noticed",
         is_required=False,
     )

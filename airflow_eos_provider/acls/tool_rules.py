@@ -43,25 +43,25 @@ class Need(NamedTuple):
 
 
 def _status(facts: ToolFacts) -> Iterator[Need]:
-    yield Need(Operation.DESCRIBE, Resource.GROUP, facts.group_id, "sees the workers, who leads and what runs where")
+    yield Need(Operation.DESCRIBE, Resource.GROUP, facts.group_id, "sees the members, the leader and the assignments")
     yield Need(Operation.READ, Resource.TOPIC, facts.config_topic, "reads connectors, tasks and task count records")
     yield Need(Operation.READ, Resource.TOPIC, journal_topic(facts.group_id), "reads who changes the group")
-    yield from _ids(facts, Operation.DESCRIBE, "sees transactions that are open")
+    yield from _ids(facts, Operation.DESCRIBE, "sees open transactions")
     yield from _hints(facts)
 
 
 def _look(facts: ToolFacts) -> Iterator[Need]:
-    yield Need(Operation.DESCRIBE, Resource.GROUP, facts.group_id, "sees the workers, who leads and what runs where")
+    yield Need(Operation.DESCRIBE, Resource.GROUP, facts.group_id, "sees the members, the leader and the assignments")
     yield Need(Operation.READ, Resource.TOPIC, facts.config_topic, "reads connectors, tasks and task count records")
     yield Need(Operation.READ, Resource.TOPIC, journal_topic(facts.group_id), "reads who changes the group")
-    yield from _ids(facts, Operation.DESCRIBE, "sees transactions that are open", is_required=False)
+    yield from _ids(facts, Operation.DESCRIBE, "sees open transactions", is_required=False)
     yield from _hints(facts)
 
 
 def _hints(facts: ToolFacts) -> Iterator[Need]:
     """What makes a look say more."""
     for topic in sorted({*facts.topics} - {facts.config_topic}):
-        yield Need(Operation.DESCRIBE, Resource.TOPIC, topic, "sees how far it has got", is_required=False)
+        yield Need(Operation.DESCRIBE, Resource.TOPIC, topic, "sees its end offsets", is_required=False)
     leader, why = leader_id(facts.group_id), "sees in which mode the leader writes"
     yield Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, leader, why, is_required=False)
 
@@ -73,7 +73,7 @@ def _journal(facts: ToolFacts) -> Iterator[Need]:
     for operation in (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS):
         yield Need(operation, Resource.TOPIC, journal, "lets the broker date the journal", is_required=False)
     for operation in (Operation.WRITE, Operation.DESCRIBE):
-        yield Need(operation, Resource.TRANSACTIONAL_ID, journal, "shuts out a controller that was taken over from")
+        yield Need(operation, Resource.TRANSACTIONAL_ID, journal, "fences the previous controller")
 
 
 def _roll(facts: ToolFacts) -> Iterator[Need]:
@@ -139,7 +139,7 @@ def _topics_create(facts: ToolFacts) -> Iterator[Need]:
     yield from _journal(facts)
     for topic in sorted(facts.topics):
         for operation in (Operation.CREATE, Operation.ALTER_CONFIGS):
-            yield Need(operation, Resource.TOPIC, topic, "creates it, or mends its settings")
+            yield Need(operation, Resource.TOPIC, topic, "creates it, or corrects its settings")
 
 
 def _uninstall(facts: ToolFacts) -> Iterator[Need]:
@@ -149,8 +149,8 @@ def _uninstall(facts: ToolFacts) -> Iterator[Need]:
 
 
 def _hanging(facts: ToolFacts) -> Iterator[Need]:
-    yield Need(Operation.READ, Resource.TOPIC, EVERYTHING, "asks each topic's leaders who has a transaction open")
-    why = "asks the coordinators of which they know"
+    yield Need(Operation.READ, Resource.TOPIC, EVERYTHING, "asks the partition leaders for open transactions")
+    why = "asks the coordinators which transactions they have"
     yield Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, EVERYTHING, why)
 
 

@@ -346,7 +346,7 @@ def _list(admin: QuietAdmin, group_id: str | None, deadline: float) -> list[Any]
         raise UnreachableError(
             f"The Kafka cluster at {admin.settings.bootstrap_servers} does not list its groups ({what}): "
             f"{listed.args[0].str()}.",
-            remedy="A broker reads its groups after each start. Ask again; if it stays so, look at the brokers' logs.",
+            remedy="A broker reads its groups after each start. Try again; if it stays so, read the brokers' logs.",
         )
     raise admin.explain(listed, what) from listed
 

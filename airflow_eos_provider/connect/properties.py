@@ -122,7 +122,7 @@ def set_property(data: bytes, name: str, value: str) -> bytes:
             return edited
     raise ConfigurationError(
         f"Setting {name} would change what Java reads from another line of the file.",
-        remedy="Look at the end of the file for a line that ends with a backslash, and correct it manually.",
+        remedy="Find the line near the end of the file that ends with a backslash, and correct it manually.",
     )
 
 
@@ -141,7 +141,7 @@ def remove_property(data: bytes, name: str) -> bytes:
         edited = edited[: entry.line_start] + edited[end:]
     if parse(edited) != {key: value for key, value in parse(data).items() if key != name}:
         raise ConfigurationError(
-            f"Taking {name} away would change what Java reads from another line of the file.",
+            f"Removing {name} would change what Java reads from another line of the file.",
             remedy=f"Find the line near {name} that ends with a backslash, and correct it manually.",
         )
     return edited

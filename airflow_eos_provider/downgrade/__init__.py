@@ -1,1 +1,1 @@
-"""Back to a Kafka Connect from before exactly-once source support: what it does not know, and what it leaves behind."""
+"""Downgrade to a Kafka Connect from before exactly-once source support: its effects and its leftovers."""

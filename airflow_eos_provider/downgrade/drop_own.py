@@ -106,7 +106,7 @@ class DropPlan(ShownPlan):
         :raises ConfigurationError: another version of this package wrote it.
         """
         if (document.get("kind"), document.get("schema")) != (KIND, SCHEMA):
-            raise ConfigurationError("The plan on record is one of another version of this package.")
+            raise ConfigurationError("The recorded plan is from another version of this package.")
         names = ("group_id", "kafka_cluster_id", "connector", "topic", "topic_id", "offsets", "left")
         return cls(**{name: document[name] for name in names}, also_of=tuple(document["also_of"]))
 

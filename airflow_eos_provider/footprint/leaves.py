@@ -1,6 +1,6 @@
-"""Each thing that a command leaves behind: where, by which commands, and what ends it. A table, and nothing else.
+"""A table of everything that a command leaves behind: where, by which commands, and how it is removed.
 
-docs/reference/left-behind.md is written from it.
+docs/reference/left-behind.md is generated from it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ LEAVES: tuple[Leaf, ...] = (
     ),
     Leaf(
         Where.WORKER,
-        "airflow_eos_provider/<worker>.restart, .claim.… and .out.… beside the pid file",
+        "airflow_eos_provider/<worker>.restart, .claim.… and .out.… next to the pid file",
         _ROLLS,
         "how far a restart has come",
         End.ITSELF,
@@ -157,7 +157,7 @@ LEAVES: tuple[Leaf, ...] = (
         Where.HERE,
         ".eos/plans/<hash>.json, in the working directory",
         ("plan",),
-        "plans that were shown, so that a refusal can say what has moved",
+        "plans that were shown, so that a refusal can name the changes since",
         End.UNINSTALL,
         "in the directory from which it is called",
     ),
@@ -195,7 +195,7 @@ LEAVES: tuple[Leaf, ...] = (
         Where.AIRFLOW,
         "task state eos_rollout, eos_gate, eos_plan_approval",
         ("the operators of rolls and changes",),
-        "which roll a task carries out, and what was asked for approval; without expiry",
+        "which roll a task carries out, and its request for approval; without expiry",
         End.OWNER,
         "it goes with the task instance ('airflow db clean')",
     ),

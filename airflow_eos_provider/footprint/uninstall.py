@@ -61,7 +61,7 @@ class UninstallPlan(ShownPlan):
     :param not_seen: what could not be looked at, and why.
     """
 
-    moved: ClassVar[str] = "something else is left by now, or another option was given"
+    moved: ClassVar[str] = "the leftovers have changed, or another option was given"
 
     group_id: str
     kafka_cluster_id: str
@@ -235,7 +235,7 @@ class Uninstaller:
         state = control(any_of_group)
         if self._ledgers and state.runs:
             raise RefusedError(
-                f"Interval runs are under way: {', '.join(sorted(state.runs)[:5])}.",
+                f"Interval runs are in progress: {', '.join(sorted(state.runs)[:5])}.",
                 remedy="Let them end, or abandon the runs without a committed slice ('eos intervals abandon').",
             )
         ledgers = [pins.ledger for _, pins in sorted(state.pipelines.items()) if pins is not None]
@@ -268,8 +268,8 @@ def _why_unseen(worker: WorkerDescription) -> str:
     if worker.config is None or worker.machine is None:
         return _WHY_UNSEEN
     return (
-        f"they are on {worker.machine}, where the rights of a roll do not suffice to remove the backup of its file; "
-        f"if a roll has changed that: rm {backup_path(worker.config)} there, as its owner"
+        f"they are on {worker.machine}, and a roll's rights do not suffice to remove the backup of its file there; "
+        f"if a roll has changed that file, log in as the owner and run: rm {backup_path(worker.config)}"
     )
 
 
@@ -278,5 +278,5 @@ def _remove_file(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise EosError(
-            f"{path} cannot be removed: {error.strerror}.", remedy="Remove it as its owner, and call this again."
+            f"{path} cannot be removed: {error.strerror}.", remedy="Let its owner remove it, then run this again."
         ) from error

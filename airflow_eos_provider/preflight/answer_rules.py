@@ -1,7 +1,7 @@
 """What the workers answer about a connector: its configuration, its plugin, its overrides, exactly-once, boundaries.
 
-The words are those of ``DistributedHerder.validateSourceConnectorExactlyOnceSupport`` and
-``validateSourceConnectorTransactionBoundary`` (Connect 3.3 to 4.3.1).
+Connect's texts are from ``DistributedHerder.validateSourceConnectorExactlyOnceSupport`` and
+``validateSourceConnectorTransactionBoundary`` (3.3 to 4.3.1).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
             Verdict.INCONCLUSIVE,
             "; ".join(f"{answer.worker_id}: {answer.problem}" for answer in silent[:_QUOTED]),
             "an answer of each worker",
-            "look again when the workers answer; a validation may wait for the system that the connector reads",
+            "check again when the workers answer; a validation may wait for the system that the connector reads",
             "PUT /connector-plugins/…/config/validate",
         )
 
@@ -228,10 +228,10 @@ def _support_remedy(connector: ConnectorFacts, level: str, found: str) -> str:
         return "set source.consumer.isolation.level=read_committed in its configuration"
     if found == _NOTHING:
         whether = "read in its documentation whether it keeps its position in source offsets alone"
-        return f"{whether}; with that known set {SUPPORT_PROPERTY}=requested" if level == REQUIRED_LEVEL else whether
+        return f"{whether}; if it does, set {SUPPORT_PROPERTY}=requested" if level == REQUIRED_LEVEL else whether
     if level == REQUIRED_LEVEL:
         return f"correct what its documentation asks for, or set {SUPPORT_PROPERTY}=requested"
-    return "correct what its documentation asks for; as it is, expect records twice after a failure"
+    return "correct what its documentation asks for; until then a failure may duplicate records"
 
 
 def _level(connector: ConnectorFacts) -> str:
@@ -263,7 +263,7 @@ def _no_answer(connector: ConnectorFacts, kind: str, severity: Severity, what: s
         Verdict.INCONCLUSIVE,
         f"{who} {what}{why}",
         "an answer of each worker",
-        "look again when the workers answer",
+        "check again when the workers answer",
         "PUT /connector-plugins/…/config/validate",
     )
 

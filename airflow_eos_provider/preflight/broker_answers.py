@@ -1,4 +1,4 @@
-"""Asks the brokers what they allow of transactions, and how large and how busy topics are."""
+"""Asks the brokers for their limits of transactions, and how large and how busy topics are."""
 
 from __future__ import annotations
 

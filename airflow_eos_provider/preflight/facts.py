@@ -1,4 +1,4 @@
-"""What is known of a group before a mode is switched on: its connectors, workers, brokers and readers, as values."""
+"""The facts about a group before a mode is switched on: its connectors, workers, brokers and readers, as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a preflight finds: the kinds of findings with their weight, and one finding."""
+"""The kinds of preflight findings with their weight, and one finding."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Kind:
 
 VALIDATION = Kind(
     "validation",
-    "Do the workers accept its configuration as it is?",
+    "Do the workers accept its current configuration?",
     "warns: a worker refuses it",
     "its tasks run on, but no change of its configuration is accepted",
 )
@@ -53,7 +53,7 @@ PLUGIN = Kind(
 OVERRIDES = Kind(
     "overrides",
     "Does the workers' override policy allow its client overrides?",
-    "blocks: it refuses one that counts in this mode",
+    "blocks: it refuses an override that counts in this mode",
     "its tasks fail when they start: in the mode enabled each has a consumer and an admin client too",
 )
 SUPPORT = Kind(
@@ -124,21 +124,21 @@ RECORD_SIZE = Kind(
 )
 TRANSACTION_SIZE = Kind(
     "transaction-size",
-    "How large are its transactions going to be?",
+    "How large will its transactions be?",
     "informs: never a failure; Kafka has no limit of size, but of time",
     "readers of committed records wait for the end of a transaction",
 )
 TOPICS = Kind(
     "topics",
-    "Is it known which topics it writes?",
-    "informs: it is not",
-    "who reads them is not known, either",
+    "Can the topics that it writes be determined?",
+    "informs: they cannot",
+    "their readers are unknown, too",
 )
 READERS = Kind(
     "readers",
     "Do the consumer groups of its topics read committed?",
     "warns: one does not. Inconclusive: no broker knows how a client reads",
-    "a reader of uncommitted records also gets those that were aborted, and sees copies",
+    "a reader of uncommitted records also gets aborted records, and sees duplicates",
 )
 MARKERS = Kind(
     "markers",

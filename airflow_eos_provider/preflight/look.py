@@ -1,4 +1,4 @@
-"""Looks at what a preflight needs to know: asks the workers by REST, and the brokers. Changes nothing."""
+"""Collects the facts for a preflight from the workers (by REST) and the brokers. Changes nothing."""
 
 from __future__ import annotations
 

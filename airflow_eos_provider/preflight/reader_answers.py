@@ -29,14 +29,14 @@ def readers_of(
             names, left_out = consumer_groups(admin)
             problem = "; ".join(left_out[:1])
             if len(names) > MAX_GROUPS:
-                problem = f"there are {len(names)} consumer groups, {MAX_GROUPS} were asked"
+                problem = f"there are {len(names)} consumer groups, {MAX_GROUPS} were checked"
                 names = names[:MAX_GROUPS]
             members, why = _members(described_groups(admin, names))
             reads, refusal = _committed(committed_offsets(admin, names))
     except EosError as error:
-        return (), f"the consumer groups are not known: {error.found}"
+        return (), f"the consumer groups are unknown: {error.found}"
     except KafkaException as error:
-        return (), f"the consumer groups are not known: {error.args[0].str()}"
+        return (), f"the consumer groups are unknown: {error.args[0].str()}"
     by_group = {group_of_sink(name, config): name for name, config in sinks.items()}
     found = []
     for name in sorted({*names, *by_group}):

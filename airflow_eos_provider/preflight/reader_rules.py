@@ -1,7 +1,7 @@
 """Who reads the topics of a source connector, and whether it reads committed.
 
-No broker knows a consumer's ``isolation.level``: it is part of each fetch, and kept nowhere. So only a group whose
-configuration is at hand, that of a sink connector here, is called one that reads uncommitted.
+No broker knows a consumer's ``isolation.level``: each fetch carries it, and nothing stores it. So a group is reported
+as reading uncommitted only if its configuration is available: if it is a sink connector of this Connect cluster.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def topics(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         Verdict.INCONCLUSIVE,
         f"{connector.topics_unknown or 'it has written to no topic yet'}; {named}",
         "the topics that it writes",
-        "look again when it has delivered; topic.tracking.enable of the workers lets Connect tell",
+        "check again when it has delivered; topic.tracking.enable of the workers lets Connect tell",
         "GET /connectors/…/topics",
     )
 
@@ -59,7 +59,7 @@ def readers(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
             Verdict.INCONCLUSIVE,
             doubts,
             "all consumer groups of its topics",
-            "look where they can be listed: it takes Describe on the cluster, the groups and the topics",
+            "run this where they can be listed: it needs Describe on the cluster, the groups and the topics",
             "ListGroups, OffsetFetch",
         )
     if connector.elsewhere:
@@ -86,7 +86,7 @@ def readers(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
             READERS.name,
             Severity.WARNS,
             Verdict.INCONCLUSIVE,
-            f"group {reader.group} reads {where}: {_members(reader)}; how it reads no broker knows",
+            f"group {reader.group} reads {where}: {_members(reader)}; no broker knows how it reads",
             COMMITTED,
             _ASK_OWNER,
             "ListGroups, DescribeGroups, OffsetFetch",
@@ -96,7 +96,7 @@ def readers(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
 def _doubts(connector: ConnectorFacts, facts: Facts) -> str:
     """Why not all of its readers are known; empty if they are."""
     if connector.elsewhere:
-        return f"it writes to {connector.elsewhere}, whose readers are not looked at"
+        return f"it writes to {connector.elsewhere}, whose readers are not checked"
     if connector.unseen:
         return (
             facts.readers_unknown
@@ -139,7 +139,7 @@ def _of_sink(connector: ConnectorFacts, facts: Facts, reader: Reader, where: str
             READERS.name,
             Severity.WARNS,
             Verdict.INCONCLUSIVE,
-            f"how sink connector {reader.sink} reads {where} is not known: {readings.unknown}",
+            f"eos cannot tell how sink connector {reader.sink} reads {where}: {readings.unknown}",
             COMMITTED,
             f"set consumer.override.{ISOLATION}={COMMITTED} of {reader.sink}",
         )

@@ -1,4 +1,4 @@
-"""What a preflight of a group comes to, as a command, a task and a plan show it."""
+"""The result of a preflight of a group, as a command, a task and a plan show it."""
 
 from __future__ import annotations
 

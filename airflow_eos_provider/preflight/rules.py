@@ -1,4 +1,4 @@
-"""All rules, and which of them a mode asks."""
+"""All rules, and which of them apply to a mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of a connector's clients that the mode ``enabled`` ignores, and those that it does not bear.
+"""Settings of a connector's clients that the mode ``enabled`` ignores or does not support.
 
 Rules: ``Worker.exactlyOnceSourceTaskProducerConfigs``, ``exactlyOnceSourceOffsetsConsumerConfigs`` (forced by
 ``ConnectUtils.ensureProperty``), and ``ProducerConfig.postProcessAndValidateIdempotenceConfigs``.

@@ -1,6 +1,6 @@
-"""Which value a client of a connector's task has: the connector's override, else the worker's file, else the default.
+"""The value that a client of a task uses: the connector's override, without one the worker's file or the default.
 
-The rule is that of ``Worker.baseProducerConfigs``, ``baseConsumerConfigs`` and KIP-458.
+The rule is from ``Worker.baseProducerConfigs``, ``baseConsumerConfigs`` and KIP-458.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def record_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     smaller = sorted(topic for topic, limit in limits.items() if largest is not None and limit < (largest.number or 0))
     unknown_topics = [topic for topic in connector.topics if topic not in limits]
     if largest is None or (not smaller and (unknown_topics or sizes.unknown)):
-        why = sizes.unknown or f"max.message.bytes of {unknown_topics[0]} is not known"
+        why = sizes.unknown or f"max.message.bytes of {unknown_topics[0]} is unknown"
         yield _unknown(connector, RECORD_SIZE, Severity.WARNS, why)
         return
     if not smaller:
@@ -200,15 +200,15 @@ def transaction_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Findin
         rate = _rate(connector, facts)
         seconds = [(one.number or 0) / 1000 for one in _intervals(connector, facts).known if one.number]
         if rate is None or not seconds:
-            found = "all records of an interval; how many came lately to its topics was not measured"
+            found = "all records of an interval; the recent rate of its topics was not measured"
         else:
             verdict = Verdict.PASS
             found = (
                 f"about {rate * max(seconds):,.0f} records in all tasks' transactions of an interval of "
-                f"{max(seconds):g} s, if it goes on as in the last minute ({rate:,.1f} a second)"
+                f"{max(seconds):g} s, at the rate of the last minute ({rate:,.1f} a second)"
             )
             evidence = "ListOffsets of its topics, now and a minute ago; other writers and markers count too"
-    remedy = "look at transaction-size-max of its tasks (JMX, source-task-metrics) once it runs"
+    remedy = "check transaction-size-max of its tasks (JMX, source-task-metrics) once it runs"
     if found:
         yield Finding(connector.name, TRANSACTION_SIZE.name, Severity.INFORMS, verdict, found, "", remedy, evidence)
 
@@ -245,9 +245,9 @@ def _tasks(connector: ConnectorFacts) -> int:
 def _allowed(connector: ConnectorFacts, facts: Facts) -> int | str:
     """``transaction.max.timeout.ms``, or why it is not known."""
     if connector.elsewhere:
-        return f"its producers write to {connector.elsewhere}, whose settings are not looked at"
+        return f"its producers write to {connector.elsewhere}, whose settings are not checked"
     if facts.brokers.max_timeout_ms is None:
-        return f"{MAX_TIMEOUT} of the brokers is not known: {facts.brokers.problem or 'they do not say'}"
+        return f"{MAX_TIMEOUT} of the brokers is unknown: {facts.brokers.problem or 'they do not say'}"
     return facts.brokers.max_timeout_ms
 
 
@@ -258,7 +258,7 @@ def _unknown(connector: ConnectorFacts, kind: Kind, severity: Severity, why: str
         severity,
         Verdict.INCONCLUSIVE,
         why,
-        remedy="look where that can be read: it takes DescribeConfigs on cluster and topics, and the workers' files",
+        remedy="run this where that can be read: with DescribeConfigs on cluster and topics, and the workers' files",
     )
 
 

@@ -1,7 +1,7 @@
 """Asks each worker about each connector: to validate its configuration, and which topics it has written.
 
-A worker that validates a configuration lets the connector's plugin do so, and that may ask the system which it reads
-from. Requests go out some at a time; what is not answered in time is not known.
+A worker validates a configuration by the connector's plugin, which may query its source system. A few requests run in
+parallel; a late answer counts as unknown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OWN_TOPIC_ASKED = "eos-preflight"
 #: By what a worker says to these, a plugin answers; it quotes no value there.
 _ANSWERED = frozenset({SUPPORT_PROPERTY, "transaction.boundary"})
 
-_LEFT_OUT = "refused; the words are left out, since a config provider supplies the value"
+_LEFT_OUT = "refused; its message is left out, since a config provider supplies the value"
 
 Progress = Callable[[int, int], None]
 

@@ -322,7 +322,7 @@ class Controller(Planner):
             left = journal.left_behind()
             consequence = f"So {left}." if left else "Its lease has ended."
             self._report(
-                f"That rollout {record.rollout_id} is {record.state} could not be written down: "
+                f"Rollout {record.rollout_id} is {record.state}, but the journal could not record it: "
                 f"{unwritten.found} {consequence}"
             )
         else:

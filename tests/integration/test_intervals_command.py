@@ -412,7 +412,7 @@ def test_ledgers_are_removed_on_request_only_and_not_while_a_run_is_under_way(la
     write(pipeline, Run("p", day(1)))
     write(pipeline, Run("p", day(2)), only=1)
     assert {item["name"] for item in uninstall()["stays"]} >= ours
-    with pytest.raises(RefusedError, match="Interval runs are under way: p@2013-01-02"):
+    with pytest.raises(RefusedError, match="Interval runs are in progress: p@2013-01-02"):
         uninstall("--ledgers")
     write(pipeline, Run("p", day(2)))
     plan = uninstall("--ledgers")

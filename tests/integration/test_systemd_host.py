@@ -644,7 +644,7 @@ def test_a_machine_where_systemd_does_not_run_is_a_problem(booted: Booted, unit:
     service.machine = WithoutBus(booted)
     problem = service.look().problem
     assert problem is not None
-    assert "systemd on connect-1 does not tell" in problem
+    assert "systemd on connect-1 does not report" in problem
 
 
 def test_a_file_that_several_units_share_is_one_edit_of_their_machine(unit: Unit, booted: Booted) -> None:
@@ -831,7 +831,7 @@ def test_what_does_not_answer_for_a_moment_after_the_job_was_given_is_asked_agai
     service = unit.service()
     before, look_at_it = look(service).token, service.look
     answers: list[UnitFacts | Exception] = [
-        UnitFacts(problem="systemd on connect-1 does not tell about it: Connection reset by peer"),
+        UnitFacts(problem="systemd on connect-1 does not report it: Connection reset by peer"),
         ConfigurationError("connect-1 refuses the login of eos."),
     ]
 
@@ -877,7 +877,7 @@ def test_a_stop_that_takes_longer_than_is_waited_for_is_said_and_systemd_goes_on
     with monkeypatch.context() as patched:
         patched.setattr("airflow_eos_provider.rollout.hosts.service.systemd.SLACK_SECONDS", 0.0)
         patched.setattr("airflow_eos_provider.rollout.hosts.service.systemd.LONGEST_SECONDS", 0.1)
-        with pytest.raises(RestartPendingError, match="systemd goes on with it"):
+        with pytest.raises(RestartPendingError, match="systemd continues it"):
             unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)
     booted.write(gate, "")
     unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)  # the next controller

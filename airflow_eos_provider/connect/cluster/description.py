@@ -110,7 +110,7 @@ class JavaClientFile:
         except OSError as error:
             raise ConfigurationError(
                 f"The Java client's properties file {path} cannot be read: {error.strerror}.",
-                expected="a file as Kafka's own tools take it for --command-config",
+                expected="a file that Kafka's own tools accept as --command-config",
             ) from error
 
     @property

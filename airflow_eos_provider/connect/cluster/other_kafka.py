@@ -141,7 +141,7 @@ def _checked(cluster_id: str, text: str) -> str:
     :raises RefusedError: it is none.
     """
     if not _CLUSTER_ID.fullmatch(cluster_id or ""):
-        raise RefusedError(f"The brokers at {text} say a cluster id that is none: {cluster_id!r}.")
+        raise RefusedError(f"The brokers at {text} report an invalid cluster id: {cluster_id!r}.")
     return cluster_id
 
 

@@ -1,4 +1,4 @@
-"""What a config topic is made of: which records count and which compaction has yet to take, whose they are, who wrote.
+"""The contents of a config topic: live records, records that compaction has yet to remove, their owners and writers.
 
 A worker that starts reads the whole topic before it joins its group, so a topic that is far larger than its live
 records makes starts slow. Some kinds are never removed by Connect (``task-``, ``commit-``, ``tasks-fencing-``): they

@@ -1,8 +1,8 @@
 """A Connect cluster's config topic, replayed into an immutable state, and followed from there on.
 
-Rules: Connect's ``KafkaConfigBackingStore`` and ``ClusterConfigState`` (4.3.1): the state is the one that a starting
-worker would read from the same records. One record is different: the value of ``session-key`` signs requests between
-workers, so the reader drops it, and nothing can keep or show it.
+Rules: Connect's ``KafkaConfigBackingStore`` and ``ClusterConfigState`` (4.3.1): a starting worker reads the same state
+from the same records. One record is different: the value of ``session-key`` signs requests between workers, so the
+reader drops it, and nothing can keep or show it.
 """
 
 from __future__ import annotations

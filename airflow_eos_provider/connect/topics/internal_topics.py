@@ -308,7 +308,7 @@ def _read(cluster: ConnectCluster, worker: WorkerDescription) -> Mapping[str, st
         if worker.machine is None:
             data = worker.config.read_bytes()
         elif cluster.read_elsewhere is None:
-            return f"its file is on {worker.machine}, which is not looked at from here"
+            return f"its file is on {worker.machine}, which is not checked from here"
         else:
             data = cluster.read_elsewhere(worker)
         properties = read(data)

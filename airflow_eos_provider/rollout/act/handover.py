@@ -51,15 +51,15 @@ class GateLook:
         """
         now = time.time()
         if now >= self.gate.look_at:
-            return "it is time to look at the hosts"
+            return "the hosts are due for a check"
         try:
             content = read_journal(self._observer.session.kafka, self._cluster.group_id)
             return self._pending_request(content) or self._look(content)
         except ConfigurationError:
             raise
         except EosError as error:  # a broker that is away comes back, or time runs out
-            self.status_line = f"the cluster cannot be looked at now: {error.found}"
-            return "the gate's time is over" if now >= self.gate.deadline else None
+            self.status_line = f"the cluster cannot be observed now: {error.found}"
+            return "the gate's deadline has passed" if now >= self.gate.deadline else None
 
     def _pending_request(self, content: JournalContent) -> str | None:
         request = content.requests.get(self.gate.rollout_id)
@@ -95,7 +95,7 @@ def _reason_to_resume(gate: GateState, seen: AtGate, silent: frozenset[str]) -> 
         return f"seen remotely, the gate's answer is {seen.answer.verdict}"
     not_looked_at = sorted(silent - set(gate.silent))
     if not_looked_at:
-        return f"{', '.join(not_looked_at)} does not answer: it is time to look at its host"
+        return f"{', '.join(not_looked_at)} does not answer: its host must be checked"
     if seen.failed:
         return f"failed tasks may be restarted: {', '.join(seen.failed)}"
     return f"a restart of {seen.leader} would end the rebalance delay" if seen.leader else None

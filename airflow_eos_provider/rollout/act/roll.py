@@ -117,7 +117,7 @@ class Roll:
                 return action, observation
             if give_up_at is None:
                 give_up_at = time.monotonic() + UNSEEN_SECONDS
-                self.report(f"{action.worker_id}: {action.reason}; looking again for {UNSEEN_SECONDS:.0f} s")
+                self.report(f"{action.worker_id}: {action.reason}; checking again for {UNSEEN_SECONDS:.0f} s")
             self.journal.renew()
             time.sleep(self.settings.poll_interval_seconds)
 

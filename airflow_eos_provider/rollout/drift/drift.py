@@ -1,7 +1,7 @@
-"""Drift: what a Connect cluster has become without a rollout, held against what the last rollout made of it.
+"""Drift: changes to a Connect cluster since its last rollout that no rollout made.
 
-Everything here takes values and returns values; ``drift_watch.py`` gathers them. While a rollout is carried out its
-workers are between two states, so only what no rollout does is found then.
+Everything here takes values and returns values; ``watch.py`` gathers them. While a rollout is carried out its workers
+are between two states, so only changes that no rollout makes are found then.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ def _modes(observation: Observation, expected: Expected) -> Iterator[DriftFindin
             DriftKind.MODE,
             worker.worker_id,
             f"{worker.worker_id} runs {seen}, expected is {_wanted(expected)}: {worker.mode.reason}",
-            f"if nobody meant it, stop it, set {MODE_PROPERTY}={_wanted(expected)} in the {worker.facts.edit}, start "
+            f"if this is a mistake, stop it, set {MODE_PROPERTY}={_wanted(expected)} in the {worker.facts.edit}, start "
             f"it again; 'eos plan --to {_wanted(expected)}' shows whether a roll can do that",
             f"{DriftKind.MODE} {worker.worker_id} {seen}",
         )

@@ -291,14 +291,14 @@ def _reported_elsewhere(observation: Observation) -> list[Finding]:
             what = f"{report} is UNASSIGNED, though the group has placed it on {on}"
         else:
             what = f"{report} is placed on {on}, but reported {report.state} by {report.worker_id}"
-        remedy = f"look again; if it stays so, restart it: {restart_command(observation, report.connector)}"
+        remedy = f"check again; if it stays so, restart it: {restart_command(observation, report.connector)}"
         found.append(Finding(what, remedy))
     if observation.group is None or not observation.group.is_stable or observation.group.delay_ms:
         return found
     return found + [
         Finding(
             f"{report} is {report.state} and placed on no worker, and no rebalance delay runs",
-            "look again; if it stays so, read the log of the leader",
+            "check again; if it stays so, read the log of the leader",
         )
         for report in reports(observation)
         if report.state == "UNASSIGNED" and report.placed_on == () and observation.should_run(report.connector)
@@ -354,7 +354,7 @@ def _group(observation: Observation) -> list[Finding]:
         return []
     found = []
     if not observation.group.is_stable:
-        found.append(Finding(f"the group is in state {observation.group.state}", "a rebalance runs; look again"))
+        found.append(Finding(f"the group is in state {observation.group.state}", "a rebalance runs; check again"))
     delays = [m.assignment.delay_ms for m in observation.group.members if m.assignment]
     if max(delays, default=0):
         found.append(

@@ -52,7 +52,7 @@ def transactions(expectation: Expectation, observation: Observation) -> Check:
             )
     if logs.unreadable:
         return inconclusive(
-            name, f"{', '.join(sorted(logs.unreadable)[:3])} cannot be looked at", "grant Describe on these topics"
+            name, f"{', '.join(sorted(logs.unreadable)[:3])} cannot be read", "grant Describe on these topics"
         )
     open_ones = f"{len(logs.open_transactions)} open within their timeouts" if logs.open_transactions else "none open"
     return passed(name, f"{open_ones} on {logs.partition_count} partitions")

@@ -1,7 +1,7 @@
-"""How a command of this machine gets out of the systemd unit that this process runs in, so that it outlives that unit.
+"""Runs a command outside of this process's systemd unit, so that it outlives that unit.
 
-systemd ends everything within a unit's cgroup when it stops the unit, sessions of their own included. A scope beside
-the unit is not ended with it.
+When systemd stops a unit, it ends every process in the unit's cgroup, even in another session. A separate scope
+survives.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which host a described worker has: how its machine is reached × who owns its process.
 
-A kind that answers both questions at once, such as a pod of Kubernetes, is told apart here, before these two.
+A kind that answers both questions at once, such as a pod of Kubernetes, would be checked here first.
 """
 
 from __future__ import annotations

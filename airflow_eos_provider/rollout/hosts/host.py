@@ -1,7 +1,7 @@
 """A host: where a worker's settings are edited, and where the worker is restarted.
 
-Whatever rolls a cluster knows a worker's host by :class:`Host` and :class:`HostFacts` alone: how the machine is reached
-and who owns the process is each kind's own. Where a person has to look at something, the host names it in words.
+The code that rolls a cluster uses only :class:`Host` and :class:`HostFacts`: each kind of host knows how to reach its
+machine and who owns the process. If a person has to check something, the host names it in words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a restart executes, as a plan shows it and its hash holds it: command, folder, variables; never a secret."""
+"""The command of a restart, as a plan shows it and its hash covers it, with folder and variables; never a secret."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def one_line(words: Sequence[str]) -> str:
 def how_to_start(worker: WorkerDescription) -> str:
     """In words, how a worker that has ended is started again, as its description says; without secrets."""
     if not worker.start:
-        return f"start {worker.worker_id} as it is always started"
+        return f"start {worker.worker_id} in the usual way"
     command = shlex.join(shown(worker))
     if worker.cwd is not None:
         command = f"cd {shlex.quote(str(worker.cwd))} && {command}"

@@ -1,8 +1,8 @@
-"""Whose process a worker is: may it be stopped and started from here, or does another user, parent, unit or container
+"""Who owns a worker's process: may it be stopped and started from here, or does another user, parent, unit or container
 own it?
 
-A worker that something else starts again would run twice, and one of another user would come back as ours. Both are
-found out before anything is stopped. :func:`look` reads ``/proc``; :func:`obstacles` decides, from values alone.
+A worker that something else also starts would run twice, and another user's worker would come back as ours. Both are
+detected before anything is stopped. :func:`look` reads ``/proc``; :func:`obstacles` decides, from values alone.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _of_unit(top: ProcessView, here: ProcessView) -> tuple[str, str] | None:
     return (
         f"pid {top.pid} belongs to the systemd unit {top.unit}: systemd may start it again, and a worker started from "
         "here would be a second one, outside of the unit",
-        f"describe it as what it is: service: {{systemd: {top.unit.removesuffix('.service')}}}",
+        f"describe it as a unit: service: {{systemd: {top.unit.removesuffix('.service')}}}",
     )
 
 
@@ -199,7 +199,7 @@ def _of_parent(top: ProcessView, parent: ProcessView | None, above: frozenset[in
         f"pid {top.pid} was started by pid {parent.pid} ({parent.name}), which still runs and may start it again: "
         "there would be two",
         "end what supervises it and start the worker on its own (setsid, or connect-distributed.sh -daemon); if "
-        f"pid {parent.pid} is the worker's own start script, write that script into 'start' as it was called",
+        f"pid {parent.pid} is the worker's own start script, write the call of that script into 'start'",
     )
     if parent.name in SUPERVISORS:
         return found

@@ -1,8 +1,8 @@
-"""Whether a roll will find on each worker's machine what it needs there, tried without touching anything.
+"""Checks each worker's machine for everything that a roll needs there, without changing anything.
 
-What :class:`~airflow_eos_provider.rollout.hosts.host.HostFacts` say is judged as the preflight of a plan judges it; the
-machine itself is asked for the rest: who logs in, which tools are there, its clock, what sudo allows, whether a restart
-outlives the login.
+:class:`~airflow_eos_provider.rollout.hosts.host.HostFacts` are judged as in the preflight of a plan; the machine itself
+is asked for the rest: who logs in, which tools it has, its clock, what sudo allows, whether a restart outlives the
+login.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _clock(found: MachineProbe) -> Check:
     where = "ahead of" if found.clock_ahead > 0 else "behind"
     return passed(
         "clock",
-        f"{apart:.0f} s {where} this machine's: nothing depends on it, but its logs have other times; mend its NTP",
+        f"{apart:.0f} s {where} this machine's: a roll does not depend on it, but log times differ; fix its NTP",
     )
 
 
@@ -178,24 +178,24 @@ def outlives(name: str, found: MachineProbe) -> Check:
     """
     about = "detached"
     if not found.session:
-        return passed(about, f"a login to {name} is in no session of logind's, so nothing ends a restart with it")
+        return passed(about, f"a login to {name} has no session of logind's, so nothing ends a restart with it")
     if found.kills == "yes" and found.user not in found.spared:
         return failed(
             about,
-            f"KillUserProcesses=yes on {name}: systemd ends a restart that is under way when the connection ends",
+            f"KillUserProcesses=yes on {name}: systemd ends a running restart when the connection ends",
             f"KillExcludeUsers=root {found.user} in its /etc/systemd/logind.conf, or let the worker be a systemd unit",
         )
     if not found.kills:
         return inconclusive(
             about, f"logind of {name} does not say whether KillUserProcesses is set", "see loginctl there"
         )
-    return passed(about, f"a restart goes on when the connection ends (KillUserProcesses={found.kills})")
+    return passed(about, f"a restart continues when the connection ends (KillUserProcesses={found.kills})")
 
 
 def lost(error: EosError) -> Check:
     """The check of a machine that was not reached, or has refused the login."""
     if isinstance(error, MachineLostError):
-        return inconclusive("machine", error.found, error.remedy or "see whether it runs, and ssh reaches it")
+        return inconclusive("machine", error.found, error.remedy or "check whether it runs and ssh reaches it")
     return failed("machine", error.found, error.remedy or "")
 
 
@@ -236,7 +236,7 @@ def _process(facts: HostFacts) -> Check:
         reason = facts.running.detail
         if facts.running.alive is False:
             return passed(name, f"it is stopped ({reason}), and can be started")
-        return inconclusive(name, f"whether it runs is not known: {reason}", "correct its description")
+        return inconclusive(name, f"eos cannot tell whether it runs: {reason}", "correct its description")
     return passed(name, f"{facts.runs_as} can be restarted")
 
 
@@ -244,7 +244,7 @@ def _mode(facts: HostFacts) -> Check:
     name = "log"
     running = facts.running
     if running.alive is False:
-        return passed(name, "it is stopped, so there is no mode to be proven")
+        return passed(name, "it is stopped, so it has no mode to prove")
     if running.reads_file is False:
         return failed(name, "its process was not started with this file", facts.mode_remedy)
     if running.mode is None:
@@ -282,7 +282,7 @@ def check_all(
                 on_done(found[asked[future].worker_id])
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    late = inconclusive("machine", f"no answer within {seconds:.0f} s", "see what holds it up, and look again")
+    late = inconclusive("machine", f"no answer within {seconds:.0f} s", "find out what delays it, then check again")
     return tuple(found.get(each.worker_id) or _unreached(each, late) for each in workers)
 
 
@@ -328,8 +328,8 @@ def of_polkit(worker: WorkerDescription, user: str, facts: HostFacts) -> tuple[C
     return (
         inconclusive(
             "polkit",
-            f"whether polkit lets {user} restart {worker.service.unit} is only known when a roll tries it; one that "
-            "may not pauses before anything is stopped",
+            f"only a roll can find out whether polkit lets {user} restart {worker.service.unit}; if it does not, the "
+            "roll pauses before anything is stopped",
             "machine: {sudo: [service]} can be checked; or see that a rule of polkit allows "
             "org.freedesktop.systemd1.manage-units for this unit",
         ),
@@ -345,7 +345,7 @@ def _sudo(worker: WorkerDescription, machine: Machine) -> Check:
     except RefusedError as error:
         return failed("sudo", error.found, error.remedy or "")
     except ConfigurationError as error:
-        return inconclusive("sudo", f"it is not known what is needed: {error.found}", error.remedy or "")
+        return inconclusive("sudo", f"the commands that need it are unknown: {error.found}", error.remedy or "")
 
 
 def of_sudo(
@@ -376,11 +376,11 @@ def of_unit(unit: Unit, asked: str) -> Check:
     """
     name = "unit"
     if not unit.is_loaded:
-        return failed(name, f"{asked} is {unit.load_state or 'not known to systemd'}", "correct 'service'")
+        return failed(name, f"{asked} is {unit.load_state or 'unknown to systemd'}", "correct 'service'")
     limit = "never" if unit.stop_seconds is None else f"{unit.stop_seconds:.0f} s after its stop began"
     said = [f"{unit.name} is {unit.state}", f"Restart={unit.properties.get('Restart', 'no')}", f"killed {limit}"]
     if unit.before_start:
-        said.append("runs commands before each start (ExecStartPre=): see that none writes the properties file")
+        said.append("runs commands before each start (ExecStartPre=): check that none writes the properties file")
     if unit.needs_reload:
         return failed(name, f"{', '.join(said)}; its files have changed since", "systemctl daemon-reload")
     return passed(name, ", ".join(said))

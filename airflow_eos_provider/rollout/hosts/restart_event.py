@@ -1,4 +1,4 @@
-"""What happens in a restart, as its host reports it: in words, and of two events the moment that a roll notes."""
+"""Events of a restart, reported by its host in words; for two of them, with the time that a roll records."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A worker that a service owns, on this machine or another one: its properties file there × its service.
 
-File and process are compared by their own machine's clock. What leaves the host is moved to this machine's clock by the
-offset that the same look has measured, so that machines whose clocks are wrong are compared rightly.
+File and process are compared by their own machine's clock. Times that leave the host are converted to this machine's
+clock by the offset that the same look has measured, so that a wrong clock on a machine does no harm.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class ServicedHost:
     def _running(self, service: ServiceFacts) -> Running:
         process = service.process
         if process is None:
-            detail = service.state or service.problem or "its process is not known"
+            detail = service.state or service.problem or "its process is unknown"
             return Running(None, detail, None, alive=False if service.stopped else None)
         startup = self._startup_of(process, service)
         return Running(
@@ -267,9 +267,9 @@ class ServicedHost:
 
     def _mode_remedy(self, service: ServiceFacts, running: Running) -> str:
         if service.process is None and self._worker.service is None:
-            return "complete config, log and pid_file in the cluster file: its process is not known without them"
+            return "complete config, log and pid_file in the cluster file: its process is unknown without them"
         if service.process is None and not service.stopped:
-            return service.problem or "look why its process is not found"
+            return service.problem or "find out why its process is not found"
         if service.process is not None and running.mode is None and running.reads_file is False:
             return f"correct 'config' in the cluster file: its process was not started with {self._worker.config}"
         return ""

@@ -1,4 +1,4 @@
-"""Sudoers files for the workers' machines: what a roll runs as another user there, and not a word more."""
+"""Sudoers files for the workers' machines: exactly the commands that a roll runs there as another user."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _assumed(description: MachineDescription, workers: Sequence[WorkerDescriptio
     """The lines of a machine that was not looked at: by the description alone, and what is usual."""
     login = _login_of(description)
     remarks = [
-        f"not looked at: {error.found}",
+        f"not checked: {error.found}",
         f"assumed: the login is {login}, programs are in /usr/bin, files have no links and belong to {_USUAL_OWNER}, "
         "which owns their folders, too",
     ]
@@ -195,7 +195,7 @@ def _assumed(description: MachineDescription, workers: Sequence[WorkerDescriptio
         except EosError as error:
             remarks.append(_no_lines(worker, error))
         if worker.uses_sudo_for("log") and worker.log is not None:
-            remarks.append(f"{worker.worker_id}: no lines for its log {worker.log}: who owns its folder is not known")
+            remarks.append(f"{worker.worker_id}: no lines for its log {worker.log}: the owner of its folder is unknown")
     return SudoersFile(description.ssh, login, tuple(each for each in sections if each.lines), tuple(remarks))
 
 

@@ -1,4 +1,4 @@
-"""A worker's properties file, read on its machine by what only needs to know what it says: offsets, topics, rights."""
+"""A worker's properties file, read on its machine by commands that only need its content: offsets, topics, rights."""
 
 from __future__ import annotations
 

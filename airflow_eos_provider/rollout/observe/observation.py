@@ -1,4 +1,4 @@
-"""What is seen of a Connect cluster at one moment: plain values, gathered by ``observer.py``, judged by all others.
+"""One observation of a Connect cluster: plain values, gathered by ``observer.py``, judged by all others.
 
 A layer that could not be read is None and its ``…_problem`` says why; that never counts as "nothing there".
 """

@@ -158,10 +158,10 @@ class Observer:
         """
         host = self.hosts[worker_id]
         if self._remote is not None:
-            return host.unseen("its host is not looked at from here")
+            return host.unseen("its host is not checked from here")
         looking = self._looking[worker_id]
         if not looking.acquire(timeout=HOSTS_SECONDS):
-            return host.unseen(f"an earlier look at its host has not ended within {HOSTS_SECONDS:g} s")
+            return host.unseen(f"an earlier check of its host has not ended within {HOSTS_SECONDS:g} s")
         try:
             return host.observe()
         finally:
@@ -287,7 +287,7 @@ class _Look:
         try:
             return future.result(timeout=max(0.0, self._begun + HOSTS_SECONDS - time.monotonic()))
         except TimeoutError:  # a file system that hangs, for one
-            why = f"its host could not be looked at within {HOSTS_SECONDS:g} s"
+            why = f"its host could not be checked within {HOSTS_SECONDS:g} s"
             return self._observer.hosts[worker_id].unseen(why)
 
     def _answer(self, worker_id: str, future: Future[None]) -> _WorkerAnswer:

@@ -19,7 +19,7 @@ class Doubt(StrEnum):
 
     LAST_WORD = "last word of a worker that does not answer"
     UNKNOWN_WORKER = "from a worker that is no member of the group"
-    ELSEWHERE = "from another worker than the one that has it"
+    ELSEWHERE = "from a worker that it is not placed on"
     UNASSIGNED = "unassigned, though the group has placed it"
 
 

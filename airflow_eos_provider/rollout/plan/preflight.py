@@ -109,8 +109,8 @@ def own_workers(workers: Iterable[WorkerDescription]) -> Check:
         return failed(
             name,
             f"{worker_id} belongs to {service.name}, which cannot be rolled from here: {service.why}",
-            f"{service.instead}; commands that only read (eos status, preflight, offsets list) work as far as its "
-            "REST API and its brokers answer",
+            f"{service.instead}; read-only commands (eos status, preflight, offsets list) work if its REST API and "
+            "its brokers answer",
         )
     return passed(name, "no worker has an address of a managed service")
 
@@ -185,7 +185,7 @@ def group_is_stable(observation: Observation, target: Mode, settings: RolloutSet
     if not observation.group.is_stable:
         return inconclusive("group", f"state {observation.group.state}", "wait until the rebalance is over")
     if observation.leader_id is None:
-        return inconclusive("group", "the members do not agree on a leader", "look again in a moment; read their logs")
+        return inconclusive("group", "the members do not agree on a leader", "check again in a moment; read their logs")
     return passed("group", f"stable, protocol {observation.group.protocol}, led by {observation.leader_id}")
 
 
@@ -435,7 +435,7 @@ def _strange_reports(observation: Observation) -> Check | None:
         return inconclusive(
             name,
             f"{report} reports from {report.worker_id}, which is no member of the group",
-            f"look what that worker is; if it is gone for good: {again}",
+            f"find out what that worker is; if it is gone for good: {again}",
         )
     for group, names in sorted(twins(observation).items()):
         return inconclusive(
@@ -449,7 +449,7 @@ def _strange_reports(observation: Observation) -> Check | None:
         return inconclusive(
             name,
             f"{report} is UNASSIGNED, though the group has placed it on {' and '.join(report.placed_on or ())}",
-            f"look again; if it stays so: {restart_command(observation, report.connector)}",
+            f"check again; if it stays so: {restart_command(observation, report.connector)}",
         )
     return None
 

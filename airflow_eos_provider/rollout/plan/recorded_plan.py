@@ -1,4 +1,4 @@
-"""Plans in the journal, also of earlier versions: all can be shown, only those of this version can be applied.
+"""Plans in the journal, also of earlier versions: all can be shown, but only plans of this version can be applied.
 
 A plan's hash covers all of its fields, so a plan with fewer fields keeps its recorded hash.
 """

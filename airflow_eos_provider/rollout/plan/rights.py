@@ -1,4 +1,4 @@
-"""Whether the workers and connectors have the rights that a roll's target asks for, and the mode before does not."""
+"""Whether the workers and connectors have the additional rights that a roll's target mode needs."""
 
 from __future__ import annotations
 

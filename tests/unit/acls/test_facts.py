@@ -98,9 +98,9 @@ def test_the_principals_that_are_given_win() -> None:
 
 
 def test_a_worker_that_does_not_say_who_it_is_has_to_be_named() -> None:
-    with pytest.raises(ConfigurationError, match="As whom the workers log in"):
+    with pytest.raises(ConfigurationError, match="The principal of the workers is unknown"):
         facts(file={})
-    with pytest.raises(ConfigurationError, match="do not say it"):
+    with pytest.raises(ConfigurationError, match="do not name it"):
         facts(file={"security.protocol": "SSL", "ssl.keystore.location": "/k"})
 
 
@@ -108,7 +108,7 @@ def test_of_a_client_that_does_not_say_it_the_workers_is_assumed_and_that_is_sai
     config = {"producer.override.security.protocol": "SSL", "producer.override.ssl.keystore.location": "/k"}
     found = facts(SeenConnector("a", config))
     assert found.connectors[0].producer == "User:w"
-    assert any("its producer logs in is not known" in note for note in found.notes)
+    assert any("the principal of its producer is unknown" in note for note in found.notes)
 
 
 def test_a_client_in_another_kafka_cluster_is_left_out_and_its_login_is_not_tried() -> None:

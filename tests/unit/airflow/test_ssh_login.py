@@ -202,7 +202,7 @@ def test_a_task_logs_in_with_the_connection_and_only_to_the_machine_whose_key_it
         (why,) = read_worker_files(KafkaConnectHook().get_cluster()).unread.values()
         assert "host key" in why
         (why,) = read_worker_files(KafkaConnectHook().get_cluster(logs_in=False)).unread.values()
-        assert "not looked at from here" in why
+        assert "not checked from here" in why
 
 
 def test_secrets_in_the_commands_of_a_cluster_file_are_masked(define: Any, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_look_of_a_trigger_does_not_knock_at_any_machine(define: Any, tmp_path
         with Observer(cluster, remote=InternalTopics("configs", "offsets")) as observer:
             ((worker_id, host),) = observer.hosts.items()
             facts = observer.look_at_host(worker_id)
-        assert facts.problem == "its host is not looked at from here"
+        assert facts.problem == "its host is not checked from here"
         knocked.settimeout(0)
         with pytest.raises(BlockingIOError):
             knocked.accept()

@@ -366,7 +366,7 @@ def test_a_host_that_cannot_be_reached_pauses_the_roll_and_its_worker_is_not_res
     assert supervisor.done[2:] == [f"restart {W3}", f"restart {W2}"]
 
 
-UNSEEN = {"digest": None, "problem": "its host could not be looked at within 8 s"}
+UNSEEN = {"digest": None, "problem": "its host could not be checked within 8 s"}
 
 
 def test_a_host_that_some_looks_do_not_see_is_looked_at_again(supervisor: Supervisor) -> None:
@@ -384,7 +384,7 @@ def test_a_host_that_no_look_sees_pauses_the_roll(supervisor: Supervisor, monkey
     plan = world.plan()
     world.misseen = [UNSEEN] * 100_000
     roll, _ = roll_of(world, plan)
-    with pytest.raises(RolloutPausedError, match=f"of {W1} .* cannot be read: its host could not be looked at"):
+    with pytest.raises(RolloutPausedError, match=f"of {W1} .* cannot be read: its host could not be checked"):
         roll.run()
     assert supervisor.done == ["write preparing", f"restart {W1}"]
 

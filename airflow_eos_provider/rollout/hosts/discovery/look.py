@@ -1,7 +1,7 @@
-"""A look at a machine for Kafka Connect's workers: one script there, read from its output into values.
+"""Searches a machine for Kafka Connect's workers: runs one script there and parses its output into values.
 
-Values of variables, and settings of a properties file beside those that tell which worker it is, do not leave their
-machine. Command lines do, and may hold secrets; what is proposed from them leaves those out.
+Values of variables never leave their machine; of a properties file, only the settings that identify the worker do.
+Command lines do, and may contain secrets; proposals omit these.
 """
 
 from __future__ import annotations
@@ -202,9 +202,9 @@ def look_at(machine: Machine, ports: Iterable[int], *, sudo: bool = False) -> Ma
     facts = list(_facts(answer.out))
     if not facts or facts[-1][0] != "end":
         raise RefusedError(
-            f"{machine.name or 'This machine'} does not answer a look for workers: {answer.problem}",
+            f"{machine.name or 'This machine'} cannot be searched for workers: {answer.problem}",
             expected=f"'{shlex.join(words[:2])}' runs as root by sudo -n" if sudo else "a POSIX shell, coreutils, grep",
-            remedy="Leave --sudo out, or allow it for the time of this look." if sudo else None,
+            remedy="Leave --sudo out, or allow it for this search." if sudo else None,
         )
     return parse(facts)
 

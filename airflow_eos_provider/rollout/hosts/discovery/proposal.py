@@ -1,6 +1,6 @@
-"""What a look at a machine proposes for a worker there: its service, its file, its log, and what goes through sudo.
+"""Proposes a worker's entry from a search of its machine: its service, its file, its log, and what needs sudo.
 
-Values go in and come out; the look itself is :mod:`~airflow_eos_provider.rollout.hosts.discovery.look`.
+Pure values; :mod:`~airflow_eos_provider.rollout.hosts.discovery.look` searches.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ def choose(port: int, group_id: str, seen: MachineLook) -> tuple[SeenProcess | N
     if listening:
         hidden = not_a_worker(port, listening[0].pid, listening[0].name)
     else:
-        hidden = f"who listens on port {port} may not be seen by {seen.user} (it takes the worker's user, or root)"
+        hidden = f"{seen.user} may not see who listens on port {port} (the worker's user and root may)"
         workers = [each for each in workers if not each.sockets]  # one whose sockets are seen listens elsewhere
     if len(by_file) == 1:
-        return by_file[0], f"taken for it by the ports in its file: {hidden}" if listening else ""
+        return by_file[0], f"identified by the ports in its file: {hidden}" if listening else ""
     if len(workers) == 1:
-        return workers[0], f"taken for it, since it is the only worker of its machine: {hidden}"
+        return workers[0], f"assumed, since it is the only worker of its machine: {hidden}"
     if workers:
         pids = ", ".join(str(each.pid) for each in workers)
         return None, f"it is one of the processes {pids} of its machine: {hidden}"
     return None, (
-        f"{seen.user} sees no process of it on its machine (a command line with ConnectDistributed, or what listens on "
-        f"port {port}): look as root or as the worker's user, or name the machine that it runs on"
+        f"{seen.user} sees no process of it on its machine (a command line with ConnectDistributed, or a listener on "
+        f"port {port}): log in as root or as the worker's user, or name the machine that it runs on"
         + (f"; {hidden}" if listening else "")
     )
 
@@ -143,8 +143,8 @@ def _commands(
     restart: Sequence[str], status: Sequence[str], supervisor: SeenParent
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     return {"service": {"command": {"restart": list(restart), "status": list(status)}}}, (
-        f"{supervisor.name} (pid {supervisor.pid}) owns it: see that these commands are its own, and that its time to "
-        "stop is enough for the worker's tasks",
+        f"{supervisor.name} (pid {supervisor.pid}) owns it: check that these commands are its own, and that its stop "
+        "timeout is long enough for the worker's tasks",
     )
 
 
@@ -155,11 +155,11 @@ def _started(process: SeenProcess) -> tuple[dict[str, Any], tuple[str, ...]]:
     start = script.command if script else process.command
     folder = (script.cwd if script else process.cwd) or ""
     service: dict[str, Any] = {}
-    remarks = ["nothing owns it that starts it again"]
+    remarks = ["nothing starts it again when it ends"]
     secrets = secret_words(start)
     if secrets:
         remarks.append(
-            f"its command line holds what may be a secret ({', '.join(secrets)}), so start is left out: write a start "
+            f"its command line may contain a secret ({', '.join(secrets)}), so start is left out: write a start "
             "script that takes it from a file, restart the worker by it, and name the script"
         )
     else:
@@ -167,7 +167,7 @@ def _started(process: SeenProcess) -> tuple[dict[str, Any], tuple[str, ...]]:
         if folder:
             service["cwd"] = folder
     if process.variables is None:
-        remarks.append("its variables may not be seen: add what it is started with as env")
+        remarks.append("its variables cannot be read: add the variables that it needs as env")
     elif process.variables:
         names = ", ".join(sorted(process.variables))
         remarks.append(f"it was started with {names}: add them as env unless start sets them itself")
@@ -197,17 +197,17 @@ def _log(process: SeenProcess, service: Mapping[str, Any], user: str) -> tuple[d
     if process.parent_logs:
         return {}, (f"its log is one of {', '.join(process.parent_logs)}",)
     why = f"{user} may not see its open files" if process.written is None else "it has no log file open"
-    return {}, (f"log could not be found out: {why}",)
+    return {}, (f"its log was not found: {why}",)
 
 
 def _about_file(process: SeenProcess, user: str) -> Iterator[str]:
     if not process.config:
         if any(word.endswith(".properties") for word in process.command):
-            yield f"its properties file is named from its working folder, which {user} may not see: add config"
+            yield f"its properties file has a relative path, and {user} may not see its working folder: add config"
         else:
             yield "its command line names no properties file: add config"
     elif process.settings is None:
-        yield f"{process.config} may not be read by {user}: it takes sudo for the file, see 'eos hosts sudoers'"
+        yield f"{user} may not read {process.config}: it needs sudo for the file, see 'eos hosts sudoers'"
 
 
 def _sudo(process: SeenProcess, entry: Mapping[str, Any], seen: MachineLook) -> frozenset[Privilege]:

@@ -1,7 +1,7 @@
-"""What can be found out about a worker that runs on this machine, from nothing but its REST address.
+"""Proposes the entry of a worker on this machine, from its REST address alone.
 
-What is proposed has to be good for a roll as it is: the process that listens, the script that started it, the file that
-its start-up lines are in. Secrets are not copied: neither words of a command line nor values of variables.
+A roll has to work with the proposal unchanged: the process that listens, the script that started it, the file that has
+its start-up lines. Secrets in command lines and values of variables are not copied.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ def find_local_worker(url: str, group_id: str) -> LocalWorker | None:
     log = _log(process)
     remarks = []
     if listener is not None and listener != pid:
-        remarks.append(f"taken for it by the ports in its file: {not_a_worker(port_of(url), listener)}")
+        remarks.append(f"identified by the ports in its file: {not_a_worker(port_of(url), listener)}")
     secrets = secret_words(start)
     if secrets:
         remarks.append(
-            f"its command line holds what may be a secret ({', '.join(secrets)}), so start is left out: write a start "
+            f"its command line may contain a secret ({', '.join(secrets)}), so start is left out: write a start "
             "script that takes it from a file, restart the worker by it, and name the script"
         )
     elif starter.pid == pid:

@@ -1,4 +1,4 @@
-"""What an edit of a worker's properties file is, on whatever machine it stands: names, digests, the new bytes."""
+"""An edit of a worker's properties file on any machine: names, digests, the new bytes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def require_expected(shown: str, sha256: str, expect_sha256: str) -> None:
         raise PlanMovedError(
             f"{shown} was edited: its SHA-256 is {sha256[:12]}…",
             expected=f"{expect_sha256[:12]}…",
-            remedy="Look at what was changed in it, then make a new plan.",
+            remedy="Review the change, then make a new plan.",
         )
 
 
@@ -69,7 +69,7 @@ def require_backup(shown: str, data: bytes, sha256: str) -> None:
     """
     if digest(data) != sha256:
         raise RefusedError(
-            f"The backup {shown} holds other bytes than the worker's file had before the change.",
+            f"The backup {shown} differs from the worker's file before the change.",
             expected=f"SHA-256 {sha256}",
             remedy="Restore the worker's file manually.",
         )
@@ -78,6 +78,6 @@ def require_backup(shown: str, data: bytes, sha256: str) -> None:
 def edited_a_moment_ago(shown: str) -> PlanMovedError:
     """A file that was changed between the first look at it and the last."""
     return PlanMovedError(
-        f"{shown} was edited a moment ago; it is left as it is.",
-        remedy="Look at what was changed in it, then make a new plan.",
+        f"{shown} was edited a moment ago; eos leaves it unchanged.",
+        remedy="Review the change, then make a new plan.",
     )

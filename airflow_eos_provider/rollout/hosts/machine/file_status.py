@@ -1,4 +1,4 @@
-"""Paths of files on a machine: what ``stat`` shows, and which users could replace a file on the way."""
+"""Paths of files on a machine: what ``stat`` shows, and which users could replace a folder or link in them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def statuses(answer: Answer, files: int | None = None) -> list[FileStatus]:
         found = None
     if found is None or (files is not None and len(found) != files):
         raise CommandError(
-            f"stat has printed what cannot be read: {' | '.join(lines)[:200]!r}.",
+            f"The output of stat cannot be read: {' | '.join(lines)[:200]!r}.",
             expected=f"{len(lines) if files is None else files} lines as GNU coreutils' stat {FORMAT} prints them",
             remedy="See which program 'stat' is on that machine.",
         )

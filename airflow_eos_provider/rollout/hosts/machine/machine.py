@@ -1,7 +1,6 @@
 """A machine: where commands run, however it is reached.
 
-Nothing is needed on a machine but a POSIX shell, coreutils and grep. Words reach a command as they are: no shell takes
-them for anything else.
+A machine only needs a POSIX shell, coreutils and grep. Words reach a command unchanged: no shell interprets them.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def too_much_output(machine: str, program: str) -> CommandError:
     """A command that printed more than :data:`MOST_OUTPUT_BYTES`, and was ended."""
     return CommandError(
         f"{program} on {machine or 'this machine'} printed more than {MOST_OUTPUT_BYTES // 1024**2} MiB; it was ended.",
-        remedy="Look at what it prints there; no file or log that is read is that large.",
+        remedy="Check its output there; no file or log that eos reads is that large.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Which machine a description stands for."""
+"""Which machine a description names."""
 
 from __future__ import annotations
 

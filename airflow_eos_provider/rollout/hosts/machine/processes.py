@@ -1,7 +1,7 @@
 """Processes of a machine, read from its ``/proc`` by one command, with its own clock.
 
-A process is known by its machine's boot, its pid and its start ticks, so no clocks are compared. Moments are by the
-machine's own clock, and come with the offset of that clock from this machine's.
+A machine's boot, a pid and its start ticks identify a process, so no clocks are compared. Times are from the machine's
+own clock, and come with its offset from this machine's clock.
 """
 
 from __future__ import annotations
@@ -162,9 +162,9 @@ def processes_of(parts: Mapping[str, bytes], *, sent_at: float, answered_at: flo
         uptime = float(parts["uptime"].split()[0])
     except (KeyError, ValueError, IndexError):
         raise CommandError(
-            "The machine does not tell its clock and its processes.",
+            "The machine does not report its clock and its processes.",
             expected="a machine with Linux' /proc, a POSIX shell and coreutils",
-            remedy="Look what 'date +%s.%N; cat /proc/uptime' answers there.",
+            remedy="Check the output of 'date +%s.%N; cat /proc/uptime' there.",
         ) from None
     ticks_text = parts.get("ticks", b"").strip()
     ticks = int(ticks_text) if ticks_text.isdigit() and int(ticks_text) else USUAL_TICKS

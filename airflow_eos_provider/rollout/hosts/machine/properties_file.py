@@ -1,12 +1,11 @@
-"""A worker's properties file on a machine, replaced in one step: at every moment it is the old one or the new one.
+"""Replaces a worker's properties file on a machine in one step: at every moment the file is the old or the new one.
 
-Each step is one command of GNU coreutils with fixed words, so that each can be granted through sudo by itself. The new
-bytes go into a copy of the file that has its owner, group, permissions and attributes; only a whole and checked copy
-takes over the name. Where one of these cannot be kept, the file stays as it is and the reason is raised.
+Each step is one command of GNU coreutils with fixed words, so sudo can grant each by itself. The new bytes go into a
+copy of the file with the same owner, group, permissions and attributes; only a complete, checked copy takes over the
+name. If one of these cannot be kept, the file stays unchanged and the reason is raised.
 
-Two attempts at the same time, or one whose last command comes late, put no half-written file in place: bytes are only
-written under the first of two names (``.eos-part``), and only what stands whole under the second (``.eos-new``) is
-renamed to the file.
+Concurrent attempts and late commands put no half-written file in place: bytes are only written under the first of two
+names (``.eos-part``), and only a complete file under the second (``.eos-new``) is renamed.
 """
 
 from __future__ import annotations
@@ -552,8 +551,8 @@ class PropertiesFile:
             raise edited_a_moment_ago(self._shown(before.path))
         if new != digest(data):
             raise RefusedError(
-                f"What was written beside {self._shown(before.path)} is not what was sent; the file is as it was.",
-                remedy="Look whether another change of it is under way, and try again.",
+                f"The bytes written next to {self._shown(before.path)} are not those sent; the file is unchanged.",
+                remedy="Check whether something else is changing it, then try again.",
             )
         if (copied.uid, copied.gid, copied.mode) != (before.status.uid, before.status.gid, before.status.mode):
             raise self._not_kept(before, f"a copy of it belongs to {copied}")
@@ -572,7 +571,7 @@ class PropertiesFile:
             raise EosError(
                 f"{self._shown(commands.path)} was replaced, but it is unknown whether it has reached the disk: "
                 f"{_reason(flushed)}.",
-                remedy="Look at the machine's disk before the worker is restarted.",
+                remedy="Check the machine's disk before the worker is restarted.",
             )
 
     def _is(self, data: bytes) -> bool:
@@ -585,10 +584,10 @@ class PropertiesFile:
         after = self.read(fresh=True)
         if after.data != data:
             raise PlanMovedError(
-                f"{self._shown(before.path)} was replaced, and then edited by another: its SHA-256 is "
+                f"{self._shown(before.path)} was replaced, and then edited by someone else: its SHA-256 is "
                 f"{after.sha256[:12]}…",
                 expected=f"{digest(data)[:12]}…",
-                remedy="Look at what was changed in it, then make a new plan.",
+                remedy="Review the change, then make a new plan.",
             )
         if self._obstacle is not None and self._obstacle[2] is None and self._last is not None:
             # Nothing was against a change, and it was made: what stands there now needs the same rights. Asked again,
@@ -609,20 +608,20 @@ class PropertiesFile:
         full = self._full_disk(before.path.parent, len(before.data) + len(data) + _SPARE_BYTES)
         if full is not None:
             return ConfigurationError(
-                f"{shown} cannot be replaced: {reason}; it is as it was. {sentence(full.what)}",
+                f"{shown} cannot be replaced: {reason}; it is unchanged. {sentence(full.what)}",
                 remedy=sentence(full.remedy),
             )
         if reason.startswith("sudo:"):
             return ConfigurationError(
                 f"{shown} cannot be replaced: {reason} (for '{failed.command}' as {failed.command.user}); "
-                "it is as it was.",
+                "it is unchanged.",
                 remedy="Put the lines that 'eos hosts sudoers' prints into a file of /etc/sudoers.d there.",
             )
         if failed.command.words[0] == "cp":
             return self._not_kept(before, reason)
         who = self._who(failed.command.user)
         return ConfigurationError(
-            f"{shown} cannot be replaced: {reason}; it is as it was.",
+            f"{shown} cannot be replaced: {reason}; it is unchanged.",
             expected=f"a folder {before.path.parent} that {who} may write",
             remedy=f"Let {who} write that folder, or log in as a user who may.",
         )
@@ -630,9 +629,9 @@ class PropertiesFile:
     def _not_kept(self, before: FileContent, reason: str) -> RefusedError:
         return RefusedError(
             f"Owner, group, permissions and attributes of {self._shown(before.path)} cannot be kept: {reason}. "
-            "The file is as it was.",
+            "The file is unchanged.",
             expected=f"a user who may give a file to {before.status.user}:{before.status.group}",
-            remedy="Take what cannot be kept (an access list, an attribute) from the file, or log in as its owner.",
+            remedy="Remove the access list or attribute that cannot be kept, or log in as the file's owner.",
         )
 
     # What stands against a change.
@@ -673,7 +672,7 @@ class PropertiesFile:
         if reason is None:
             return None
         return _change(
-            f"{reason}, and so turn what runs as {user} for {self._shown(place.path)} to other files",
+            f"{reason}, and so redirect commands that run as {user} for {self._shown(place.path)} to other files",
             f"let only root{'' if folder.uid == 0 else f' and {user}'} write that folder (chmod, chown)",
         )
 
@@ -826,7 +825,7 @@ def _digests(answer: Answer, files: int) -> list[str]:
     lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
     if len(lines) != files:
         raise CommandError(
-            f"sha256sum has printed what cannot be read: {' | '.join(lines)[:200]!r}.",
+            f"The output of sha256sum cannot be read: {' | '.join(lines)[:200]!r}.",
             expected=f"{files} lines, as GNU coreutils' sha256sum prints them",
             remedy="See which program 'sha256sum' is on that machine.",
         )

@@ -1,6 +1,6 @@
-"""Commands of coreutils that only read, answered on this machine without a process.
+"""Answers commands of coreutils that only read on this machine, without a process.
 
-Only what succeeds is answered. Everything else is left to the command itself, which has the words for what is wrong.
+Only successes are answered here. Otherwise the command itself runs, since its messages explain the problem.
 ``test_read_here.py`` compares each answer with the command's own.
 """
 

@@ -1,7 +1,7 @@
 """Commands that run as another user, through ``sudo -n``, and the narrow rights that they need.
 
-A right is one command with exactly its words. The lines for ``/etc/sudoers`` are made of the very values that run, so
-that what is granted and what is executed cannot differ.
+A right is one command with exactly its words. The lines for ``/etc/sudoers`` are built from the same values that run,
+so a grant and its command cannot differ.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def granted(command: Command, programs: Mapping[str, str]) -> str:
         if not word or _UNSAFE_WORD.search(word):
             raise ConfigurationError(
                 f"sudo cannot be narrowed to the command '{command}': it takes the arguments as one text, so a space "
-                "within one could be one between two, and an empty one none.",
+                "in an argument and an empty argument are ambiguous.",
                 expected="words without spaces",
                 remedy="Give the file or the unit a name without spaces, or log in as the user who may do this.",
             )
@@ -245,7 +245,7 @@ def _escaped(word: str) -> str:
 def _user(name: str) -> str:
     if not _USER.fullmatch(name) or _ALIAS.fullmatch(name):
         raise ConfigurationError(
-            f"The user name {name!r} cannot be written into a sudoers file without doubt.",
+            f"The user name {name!r} cannot be written into a sudoers file unambiguously.",
             remedy="Grant the right manually, or use another user.",
         )
     return name.replace("\\", "\\\\").replace("@", "\\@")

@@ -1,4 +1,4 @@
-"""This machine: commands run as child processes, except those that only read a file."""
+"""This machine: commands run as child processes, except commands that only read a file."""
 
 from __future__ import annotations
 

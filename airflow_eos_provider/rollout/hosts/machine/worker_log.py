@@ -1,4 +1,4 @@
-"""A worker's log file on a machine: searched there, so that only the lines that are looked for cross the network."""
+"""A worker's log file on a machine: searched there, so that only matching lines cross the network."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class WorkerLog:
         unsafe = self._unsafe()
         if unsafe is not None:
             raise RefusedError(
-                f"{unsafe}, and so turn what runs as {owner} for {self} to other files.",
+                f"{unsafe}, and so redirect commands that run as {owner} for {self} to other files.",
                 remedy="Let only root and the log's owner write that folder, or let the login's group read the log.",
             )
         return (self._whole(), self._end())

@@ -1,7 +1,7 @@
 """A worker that belongs to a supervisor with commands of its own: supervisord, runit, s6, or an owner's scripts.
 
-The supervisor's status names a pid, and what runs is known by that process itself: its pid and its start ticks within
-its machine's boot. So a restart is seen by another process, whatever the supervisor says of it.
+The supervisor's status names a pid; that pid, its start ticks and its machine's boot identify the process. So only
+another process counts as a restart, not the supervisor's report of one.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ class Restart:
                 break
         else:
             raise RefusedError(
-                f"{self._worker.worker_id} is being restarted on {self._where} by another controller, again and again.",
-                remedy="Look who else restarts it.",
+                f"Another controller keeps restarting {self._worker.worker_id} on {self._where}.",
+                remedy="Find out who else restarts it.",
             )
         assert look is not None
         record = look.record or self._seen(key)
@@ -102,9 +102,9 @@ class Restart:
         record = self._seen(key) if key.rollout and key.replaces else None
         if record is None:
             raise RefusedError(
-                f"{self._worker.worker_id} was not restarted: its process is not the one that was to be replaced. "
+                f"{self._worker.worker_id} was not restarted: its process is not the expected one. "
                 "Nothing was stopped.",
-                remedy="Look what has restarted it, and plan again.",
+                remedy="Find out what restarted it, then plan again.",
             )
         return record
 
@@ -120,7 +120,7 @@ class Restart:
         is_same = bool(key.rollout) and look.record.key == key
         heard = on_event if is_same else without_moments(on_event)
         if look.record.is_in_flight:
-            heard(RestartEvent("a restart that was begun before is under way; waiting for its end"))
+            heard(RestartEvent("an earlier restart is still running; waiting for its end"))
         if look.record.is_in_flight or is_same:
             look = self._acts.follow(grace_seconds + RESTART_SECONDS + HELPER_SECONDS, heard)
         record = look.record
@@ -147,8 +147,8 @@ class Restart:
         worker_id = self._worker.worker_id
         if record is not None and record.is_in_flight:
             raise RefusedError(
-                f"The restart of {worker_id} is {record.phase} and not over in time; it goes on without this process.",
-                remedy=f"Look what it waits for (a disk that hangs, mostly); its record is {path} on {self._where}.",
+                f"The restart of {worker_id} is {record.phase} and late; it continues without this process.",
+                remedy=f"Check what it waits for (usually a hanging disk); its record is {path} on {self._where}.",
             )
         failure = self._failure(record) if record is not None and record.phase is Phase.FAILED else None
         if record is not None and record.act:
@@ -188,12 +188,12 @@ class Restart:
             case Failure.PORT_IS_HELD:
                 return RefusedError(
                     f"{worker_id} was stopped and not started: its port is held by another process.",
-                    remedy=f"Look what that process is on {self._where}, and end what starts it.",
+                    remedy=f"Find out what that process is on {self._where}, and end its starter.",
                 )
             case Failure.DOES_NOT_END:
                 return RefusedError(
                     f"{worker_id} could not be stopped: {detail}.",
-                    remedy="Look what it waits for (a disk that hangs, mostly).",
+                    remedy="Check what it waits for (usually a hanging disk).",
                 )
             case Failure.NOT_PERMITTED:
                 return RefusedError(
@@ -203,7 +203,7 @@ class Restart:
             case _:
                 return RefusedError(
                     f"The restart of {worker_id} failed in its helper: {record.failure}: {detail}.",
-                    remedy="Look whether the worker runs; apply the same plan again to go on.",
+                    remedy="Check whether the worker runs, then apply the same plan again to resume.",
                 )
 
     def _log_tail(self, record: RestartRecord) -> str:

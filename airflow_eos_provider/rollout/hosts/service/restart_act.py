@@ -1,12 +1,12 @@
-"""The restart of one worker as one act on the worker's machine: what is to be done, and the record of how far it came.
+"""The restart of one worker as one act on the worker's machine: its instructions, and the record of its progress.
 
 ``restart_act.sh``, a shell of its own on that machine, carries it out. So it ends in a running worker or in a recorded
-failure, whatever becomes of the controller, the connection and the login that have begun it. The record is in a folder
-``airflow_eos_provider`` beside the worker's pid file; where the description has none, in
-``${XDG_STATE_HOME:-$HOME/.local/state}`` of the login's user. It holds no variable of the worker's. The controller of
-the roll waits for the record's end, reports it, and removes it.
+failure, even if the controller, the connection or the login ends before. The record is in a folder
+``airflow_eos_provider`` next to the worker's pid file; without a pid file in the description, in
+``${XDG_STATE_HOME:-$HOME/.local/state}`` of the login's user. It has none of the worker's variables. The controller of
+the roll waits until the record is final, reports it, and removes it.
 
-The script reads what is to be done as lines of its standard input: no word and no variable is part of a script or of a
+The script reads its instructions as lines of its standard input: no word and no variable is part of a script or of a
 command line.
 """
 
@@ -291,7 +291,7 @@ class RestartActs:
         except MachineLostError as error:
             if not error.may_have_run:
                 raise
-            on_event(RestartEvent(f"the connection to {self._where} was lost; looking what has happened there"))
+            on_event(RestartEvent(f"the connection to {self._where} was lost; checking the restart there"))
             record = self._patiently(self.look, time.monotonic() + LOST_SECONDS).record
             if record is not None and record.act == task.act:
                 return Beginning.BEGUN
@@ -351,14 +351,14 @@ class RestartActs:
         path = fields.get("record", "")
         if not path:
             raise RefusedError(
-                f"{self._where} does not tell whether a restart of {self._name} is under way: {answer.problem}.",
+                f"{self._where} does not report whether a restart of {self._name} is running: {answer.problem}.",
                 expected="a machine with Linux' /proc, a POSIX shell, coreutils and grep",
-                remedy="Look what this login's shell does there.",
+                remedy="Check this login's shell there.",
             )
         if "closed" in fields:
             raise RefusedError(
-                f"The record {path} on {self._where} may not be read by this login.",
-                remedy="Look whose it is; a restart by another user may be under way.",
+                f"This login may not read the record {path} on {self._where}.",
+                remedy="Check its owner; a restart by that user may be running.",
             )
         return RecordLook(parse_record(lines, answered_at=time.time()), path, fields.get("seen", ""))
 
@@ -366,9 +366,9 @@ class RestartActs:
         match said.partition(" ")[0]:
             case "no":
                 why = f"the record {said.removeprefix('no record ')} cannot be written"
-                remedy = "Make room for it, or let this login write there."
+                remedy = "Free some space, or let this login write there."
             case "not":
-                why, remedy = "what is to be done has not arrived whole", "Apply the same plan again."
+                why, remedy = "its instructions did not arrive complete", "Apply the same plan again."
             case _:
                 why = f"the shell there answered {said[:200]!r} ({answer.problem})"
                 remedy = "It needs a POSIX shell, coreutils, grep and setsid (util-linux)."

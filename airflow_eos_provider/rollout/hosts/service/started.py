@@ -1,6 +1,6 @@
 """A worker that nobody owns: its description's start command starts it, on this machine or another one.
 
-It is known by its pid file, else by its very start command. A restart stops it by signals and starts it anew, by a
+Its pid file identifies it or, without one, its start command. A restart stops it by signals and starts it again, by a
 shell of its machine that outlives its caller; see ``restart_act.py``.
 """
 
@@ -186,8 +186,8 @@ class StartedService:
         if facts.process is not None and not facts.is_own:
             raise RefusedError(
                 f"The pid file {worker.pid_file} names process {facts.process.pid} on {self._where}, whose command "
-                f"line names neither {worker.config} nor the start command of {worker.worker_id}.",
-                remedy="Look what that process is, then correct pid_file, config or start.",
+                f"line does not contain {worker.config} or the start command of {worker.worker_id}.",
+                remedy="Find out what that process is, then correct pid_file, config or start.",
             )
         facts.require_restartable(worker.worker_id)
         return RestartTask(
@@ -277,12 +277,12 @@ class StartedService:
         for word in wrong if worker.start else ():
             yield _WORDS[word].format(cwd=worker.cwd, where=self._where, program=worker.start[0])
         if _DAEMON in worker.start:
-            yield f"its start command leaves the worker to itself ({_DAEMON}), so nobody knows its process"
+            yield f"its start command detaches the worker ({_DAEMON}), so its process is unknown"
 
     def _state(self, look: StartedLook, held_by: str) -> str:
         pid_file = self._worker.pid_file
         if pid_file is None:
-            return "its process is not known: the description has no pid_file"
+            return "its process is unknown: the description has no pid_file"
         if look.is_closed:
             return f"its pid file {pid_file} cannot be read on {self._where}"
         held = f", but its port is held by {held_by}" if held_by else ""

@@ -1,9 +1,9 @@
 """The restart of a worker's unit: one job of systemd's, given once, waited for, and reported.
 
-Once systemd has the job, it stops and starts the unit, whoever is connected. What may happen twice is the giving of it:
-a command that was held up in a connection that dies arrives later, or an answer is lost. So its machine compares
-first: it gives the job only where the unit still is in the invocation that is to be replaced, with no job under way.
-A command that arrives after the restart finds another invocation, and does nothing.
+Once systemd has the job, it stops and starts the unit without any connection. Only the request may come twice: a
+command that a dying connection has delayed arrives later, or an answer is lost. So the machine compares first: it
+requests the job only if the unit still has the invocation to replace and no job runs. A command that arrives after the
+restart finds another invocation, and does nothing.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class UnitRestart:
         facts, unit = self._startable(self._service.look())
         before = unit
         if unit.job:
-            self._say("a restart that was begun before is under way; waiting for its end")
+            self._say("an earlier restart is still running; waiting for its end")
             facts, unit = self._startable(self._wait_for_job(facts, unit)[0])
         if facts.has_done(request):
             self._tell_end(before, facts, unit)
@@ -108,7 +108,7 @@ class UnitRestart:
         request.permit("stop" if facts.process else "start")
         self._told = unit
         if unit.active_state == "failed":
-            self._run_checked(self._service.reset_words(), "systemd could not be made to forget its failure")
+            self._run_checked(self._service.reset_words(), "systemd could not reset its failure")
         self._watch(*self._restart(unit))
 
     def _startable(self, facts: UnitFacts) -> tuple[UnitFacts, Unit]:
@@ -150,8 +150,8 @@ class UnitRestart:
                 return unit, unit.restarts
             # The command was lost before it ran, or the unit was in another invocation when it came: once more.
         raise RefusedError(
-            f"{self._service.worker.worker_id} was not restarted: its unit moved at each of {_ATTEMPTS} attempts.",
-            remedy=f"It ends again and again: read its log ({self._service.log}).",
+            f"{self._service.worker.worker_id} was not restarted: its unit changed at each of {_ATTEMPTS} attempts.",
+            remedy=f"It keeps ending: read its log ({self._service.log}).",
         )
 
     def _compare_and_restart(self, invocation: str) -> Answer | None:
@@ -162,7 +162,7 @@ class UnitRestart:
         except MachineLostError as error:
             if not error.may_have_run:
                 raise
-            self._say(f"the connection to {self._service.where} was lost; looking what has happened there")
+            self._say(f"the connection to {self._service.where} was lost; checking the restart there")
             return None
 
     def _look_again(self, give_up_at: float | None = None) -> tuple[UnitFacts, Unit]:
@@ -198,9 +198,9 @@ class UnitRestart:
         while unit.job or not (replaces is None or _is_replaced(unit, replaces)):
             if time.monotonic() >= deadline:
                 raise RestartPendingError(
-                    f"The restart of {self._service.worker.worker_id} is not over after {seconds:.0f} s; systemd goes "
-                    f"on with it without this process. Unit {self._service.unit} is {unit.state}.",
-                    remedy=f"Look what it waits for on {self._service.where}: systemctl status {self._service.unit}; "
+                    f"The restart of {self._service.worker.worker_id} is not over after {seconds:.0f} s; systemd "
+                    f"continues it without this process. Unit {self._service.unit} is {unit.state}.",
+                    remedy=f"Check what it waits for on {self._service.where}: systemctl status {self._service.unit}; "
                     "systemctl list-jobs.",
                 )
             time.sleep(_LOOK_SECONDS)
@@ -262,7 +262,7 @@ class UnitRestart:
             )
         return NotRestartedError(
             f"{self._service.worker.worker_id} was not restarted: '{words}' failed: {answer.problem}.",
-            remedy=f"Look at it on {self._service.where}: systemctl status {self._service.unit}.",
+            remedy=f"Check it on {self._service.where}: systemctl status {self._service.unit}.",
         )
 
     def _say(self, words: str) -> None:

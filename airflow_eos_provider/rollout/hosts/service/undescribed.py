@@ -1,4 +1,4 @@
-"""A worker of which nobody has said who owns its process: its file is read, and it is not rolled."""
+"""A worker whose description does not say who owns its process: its file is read, and it is not rolled."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class UndescribedService:
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         self._worker = worker
-        self._problem = "it has no 'service'" if machine.name else "its process is not known: it has no 'pid_file'"
+        self._problem = "it has no 'service'" if machine.name else "its process is unknown: it has no 'pid_file'"
         self.launch = Launch()
         on_machine = f" on {machine.name}" if machine.name else ""
-        self.how_to_start = f"start {worker.worker_id}{on_machine} as it is always started"
+        self.how_to_start = f"start {worker.worker_id}{on_machine} in the usual way"
         self.log = str(worker.log or "")
         self.commands: tuple[Command, ...] = ()
         self.log_commands: tuple[Command, ...] = ()

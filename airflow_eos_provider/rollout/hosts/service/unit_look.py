@@ -1,8 +1,8 @@
 """A worker that is the main process of a systemd unit: systemd reports its state, keeps its log, and restarts it.
 
-One start is named by the unit's invocation id, which systemd makes anew at each start, whoever asked for it
-(systemd.exec(5)). Neither ``NRestarts`` nor ``ActiveEnterTimestamp`` is part of the name: ``systemctl reset-failed``
-sets the one to 0 while the unit runs, and of ``Type=notify`` the other moves when a start is complete.
+The unit's invocation id identifies one start: systemd makes a new id at each start (systemd.exec(5)). ``NRestarts`` and
+``ActiveEnterTimestamp`` do not: ``systemctl reset-failed`` sets the first to 0 while the unit runs, and with
+``Type=notify`` the second changes when a start is complete.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ JOURNAL_SECONDS = 20.0
 #: A right that was missing is asked for again after so many seconds.
 _RIGHT_SECONDS = 20.0
 
-_LOOK_AT_ITS_LOG = "look at its log"
+_LOOK_AT_ITS_LOG = "check its log"
 
 #: Of the commands before a start so much is shown.
 _SHOWN_CHARACTERS = 300
@@ -205,7 +205,7 @@ class UnitLook:
                 *self._rewritten(unit, parts, processes),
                 *suspended(processes.family(unit.main_pid)),
             ),
-            restart=f"systemd's job {unit.job} of {unit.name} is under way" if unit.job else None,
+            restart=f"systemd's job {unit.job} of {unit.name} is running" if unit.job else None,
             variables={name: value for name, (value, _) in variables.items()},
             variable_sources={name: source for name, (_, source) in variables.items()},
             variables_changed_at=unit.variables_changed_at,
@@ -470,7 +470,7 @@ def _problem(unit: Unit, asked: str, where: str, shown: str) -> str | None:
     """What the description has wrong, as systemd says."""
     if not unit.load_state:
         said = shown.splitlines()[-1][:200] if shown else "systemctl printed nothing"
-        return f"systemd on {where} does not tell about {asked}: {said}"
+        return f"systemd on {where} does not report {asked}: {said}"
     match unit.load_state:
         case "loaded":
             return None

@@ -314,7 +314,7 @@ def test_the_task_is_called_when_an_unknown_member_joins(elsewhere: Elsewhere) -
 
 
 def test_the_task_is_called_to_look_at_the_hosts(elsewhere: Elsewhere) -> None:
-    assert elsewhere.look(gate_until(look_at=time.time())).look() == "it is time to look at the hosts"
+    assert elsewhere.look(gate_until(look_at=time.time())).look() == "the hosts are due for a check"
 
 
 def test_the_task_is_called_when_an_operator_asks_it_to_stop(elsewhere: Elsewhere) -> None:
@@ -336,11 +336,11 @@ def test_the_task_is_called_once_to_look_at_the_host_of_another_worker_that_fall
     """Not at the first look that fails, nor again while it stays silent: the process has looked at its host."""
     elsewhere.gate.cluster.kill(W3)
     look = elsewhere.look(gate_until())
-    assert [look.look(), look.look()] == [None, f"{W3} does not answer: it is time to look at its host"]
+    assert [look.look(), look.look()] == [None, f"{W3} does not answer: its host must be checked"]
     again = elsewhere.look(gate_until(silent=(W3,)))
     assert [again.look(), again.look()] == [None, None]
     elsewhere.gate.cluster.kill(W1)
-    assert [again.look(), again.look()] == [None, f"{W1} does not answer: it is time to look at its host"]
+    assert [again.look(), again.look()] == [None, f"{W1} does not answer: its host must be checked"]
 
 
 @pytest.mark.parametrize("lease", [None, Lease(Owner.this_process(), "r1", "bob", "w3: intent", time.time() + 60)])
@@ -369,7 +369,7 @@ def test_what_is_away_for_a_moment_is_waited_for_until_the_deadline(elsewhere: E
     elsewhere.error = UnreachableError("no broker answers")
     assert elsewhere.look(gate_until(deadline=time.time() + 60)).look() is None
     look = elsewhere.look(gate_until(deadline=time.time() - 1))
-    assert look.look() == "the gate's time is over"
+    assert look.look() == "the gate's deadline has passed"
     assert "no broker answers" in look.status_line
 
 

@@ -49,7 +49,7 @@ def test_a_worker_whose_process_is_not_known_has_not_ended(gate: Any) -> None:
 @pytest.mark.parametrize(
     ("description", "words"),
     [
-        ({}, "start w3:8083 as it is always started"),
+        ({}, "start w3:8083 in the usual way"),
         (
             {
                 "start": ("java", "-Dssl.key.password=CANARY", "--token", "CANARY", "my file.properties"),

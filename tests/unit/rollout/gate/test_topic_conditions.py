@@ -62,7 +62,7 @@ def test_a_transaction_within_its_timeout_is_fine(gate: Any) -> None:
         ),
         ({"held": (Held("out", 0, 7, NOW - 31),)}, "out-0 is held at 7 for 31 s by a transaction that no"),
         ({"held": (Held("out", 1, 7, NOW - 31),), "open_transactions": (OPEN,)}, "out-1 is held at 7"),
-        ({"unreadable": frozenset({"secret"})}, "secret cannot be looked at"),
+        ({"unreadable": frozenset({"secret"})}, "secret cannot be read"),
     ],
 )
 def test_a_transaction_that_does_not_end_pauses_the_roll(gate: Any, changes: dict[str, Any], evidence: str) -> None:

@@ -250,7 +250,7 @@ class TestSeeing:
             ({"pid_file": None}, "no 'pid_file'"),
             ({"cwd": Path("/nowhere")}, "/nowhere does not exist"),
             ({"start": ("/nowhere/java", "x")}, "no program that can be run"),
-            ({"start": ("/bin/sh", "-daemon", "x")}, "leaves the worker to itself (-daemon)"),
+            ({"start": ("/bin/sh", "-daemon", "x")}, "detaches the worker (-daemon)"),
         ],
     )
     def test_what_keeps_a_worker_from_being_rolled_is_said(

@@ -79,7 +79,7 @@ def test_a_file_says_what_each_line_is_for_and_is_taken_by_visudo(tmp_path: Path
 def test_of_a_machine_that_is_not_reached_it_is_said_what_was_assumed(tmp_path: Path) -> None:
     (file,) = sudoers_of([worker("connect-1")])
     text = file.text()
-    assert "# not looked at: " in text
+    assert "# not checked: " in text
     assert "# assumed: the login is eos" in text
     assert "eos ALL=(root) NOPASSWD: /usr/bin/systemctl restart --no-block kafka-connect@1.service" in text
     assert "eos ALL=(kafka) NOPASSWD: /usr/bin/cat -- /etc/kafka/connect.properties" in text

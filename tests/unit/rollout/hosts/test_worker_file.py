@@ -69,7 +69,7 @@ def test_another_host_key_than_the_known_one_is_the_reason_that_nothing_is_read(
 def test_whoever_does_not_reach_machines_says_so(tmp_path: Path, sshd: Sshd) -> None:
     cluster = ConnectCluster.from_file(described(tmp_path, sshd) and tmp_path / "eos.yaml")
     files = read_worker_files(cluster)
-    assert set(files.unread.values()) == {f"its file is on {sshd.address}, which is not looked at from here"}
+    assert set(files.unread.values()) == {f"its file is on {sshd.address}, which is not checked from here"}
 
 
 def test_a_worker_of_which_nobody_says_who_owns_it_is_watched_and_not_restarted(tmp_path: Path, sshd: Sshd) -> None:

@@ -186,7 +186,7 @@ def test_hosts_that_hang_are_named_and_leave_time_for_what_is_read_after_them(
         workers = Observer(cluster_at(silent)).observe().workers
     finally:
         released.set()
-    assert {worker.facts.problem for worker in workers} == {"its host could not be looked at within 0.5 s"}
+    assert {worker.facts.problem for worker in workers} == {"its host could not be checked within 0.5 s"}
     assert {worker.mode.verdict.mode for worker in workers} == {None}
     (seconds,) = given
     assert seconds > 0.0
@@ -207,8 +207,8 @@ def test_an_earlier_look_at_a_host_that_goes_on_is_waited_for(silent: int, monke
         for _ in range(2):
             (worker,) = observer.observe().workers
             assert worker.facts.problem in (
-                "its host could not be looked at within 0.5 s",
-                "an earlier look at its host has not ended within 0.5 s",
+                "its host could not be checked within 0.5 s",
+                "an earlier check of its host has not ended within 0.5 s",
             )
         assert len(looks) == 1  # the busy machine was not asked a second time beside
     finally:

@@ -1,9 +1,9 @@
 """How a command travels over SSH: as data on the standard input of one constant program.
 
-SSH has no words: a server gives one string to the user's login shell. So that string is constant, and holds nothing
-that sh, bash, zsh, fish or csh read differently within single quotes (no quote, ``!``, backslash or newline). Its
-program reads the words as lines and executes them; ``read`` takes no byte more from a pipe than its line (POSIX), so
-what follows is left to the command. What a login shell's own files print before that is told apart by a mark.
+SSH does not transfer words: a server passes one string to the user's login shell. So that string is constant, and has
+nothing that sh, bash, zsh, fish or csh read differently within single quotes (no quote, ``!``, backslash or newline).
+Its program reads the words as lines and executes them; ``read`` takes no byte beyond its line from a pipe (POSIX), so
+the rest is left to the command. A mark ends the output of the login shell's own files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A connection to one machine: made when it is needed, kept, mended, closed when it is idle.
+"""A connection to one machine: opened when needed, kept, replaced when lost, closed when idle.
 
 Everything here runs in the event loop of :class:`~airflow_eos_provider.rollout.hosts.machine.ssh.loop.LoopThread`, so
 nothing needs a lock.

@@ -1,4 +1,4 @@
-"""What went wrong on the way to a machine over SSH, in words of what to do. Nothing here repeats a secret."""
+"""Errors of SSH connections, each with what to do. No message contains a secret."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def host_key_error(hop: Hop, presented: asyncssh.SSHKey | None, reason: str) -> 
     """A host key that is not taken."""
     if presented is None:
         return HostKeyError(
-            f"The host key of {hop} is not taken: {reason}.",
-            expected=f"one that is known by the name {hop.key_name}; looked for in {hop.known_hosts.where}",
+            f"The host key of {hop} is not accepted: {reason}.",
+            expected=f"a known key of {hop.key_name}; searched: {hop.known_hosts.where}",
             remedy="Ask who runs that machine.",
         )
     shown = f"{presented.get_algorithm()} {presented.get_fingerprint()}"
@@ -36,11 +36,11 @@ def host_key_error(hop: Hop, presented: asyncssh.SSHKey | None, reason: str) -> 
             f"{hop} shows another host key than the known one: {shown}. It may be another machine. "
             "Nothing was sent to it.",
             expected=f"{known}, from {hop.known_hosts.where}",
-            remedy=f"Compare fingerprints on the machine itself (ssh-keygen -lf). If it was set up anew, {renew}",
+            remedy=f"Compare fingerprints on the machine itself (ssh-keygen -lf). If it was reinstalled, {renew}",
         )
     entry = hop.key_name if port is None else f"[{hop.key_name}]:{port}"
     return HostKeyError(
-        f"The host key of {hop} is not known: {shown}.",
+        f"The host key of {hop} is unknown: {shown}.",
         expected=f"an entry for {entry} in {hop.known_hosts.where}",
         remedy=f"Compare the fingerprint on the machine itself (ssh-keygen -lf), then add what '{scan}' prints.",
     )
@@ -59,11 +59,11 @@ def connect_error(hop: Hop, error: BaseException, seconds: float) -> EosError:
         return _unreachable(hop, f"no connection within {seconds:g} s")
     if isinstance(error, asyncssh.KeyExchangeFailed):
         return ConfigurationError(
-            f"{hop} and this side have no way of encryption in common: {error}.",
-            remedy="Look at Ciphers, MACs, KexAlgorithms and HostKeyAlgorithms of both sides.",
+            f"{hop} and this side share no encryption algorithm: {error}.",
+            remedy="Compare Ciphers, MACs, KexAlgorithms and HostKeyAlgorithms of both sides.",
         )
     if isinstance(error, asyncssh.ChannelOpenError):
-        return _unreachable(hop, f"the machine that it is reached through answers: {error.reason}")
+        return _unreachable(hop, f"its jump host answers: {error.reason}")
     if isinstance(error, OSError | asyncssh.Error):
         return _unreachable(hop, str(error) or type(error).__name__)
     return ConfigurationError(f"No connection to {hop} can be made: {error}.")
@@ -72,5 +72,5 @@ def connect_error(hop: Hop, error: BaseException, seconds: float) -> EosError:
 def _unreachable(hop: Hop, why: str) -> MachineLostError:
     return MachineLostError(
         f"{hop} cannot be reached over SSH: {why}.",
-        remedy=f"Try 'ssh {hop.user}@{hop.name} true', and see whether the machine and its sshd run.",
+        remedy=f"Try 'ssh {hop.user}@{hop.name} true', and check whether the machine and its sshd run.",
     )

@@ -1,7 +1,7 @@
 """Which host keys are known, read as OpenSSH does: the host's name decides, hashed or not, or a certificate authority.
 
-A key that is known for another name is not taken because both have one address: a name that leads to another machine is
-found out.
+A key that is known for another name does not count, even if both names have one address: so a name that leads to
+another machine is detected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What OpenSSH's configuration and a description say of a connection, as options of asyncssh: one entry per hop.
+"""Options of asyncssh for a connection, from OpenSSH's configuration and a description: one entry per hop.
 
 Taken from ``~/.ssh/config`` and ``/etc/ssh/ssh_config`` by asyncssh's reader (``asyncssh/config.py``): ``Host``,
 ``Match`` (all, host, originalhost, user, localuser, exec, final, canonical, tagged), ``Include``, ``HostName``,
@@ -96,7 +96,7 @@ def route(description: MachineDescription) -> tuple[Hop, ...]:
             expected="a private key in OpenSSH's or PEM format, with its passphrase where it is encrypted",
         ) from None
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"What is needed to log in to {description.ssh} cannot be read: {error}.") from None
+        raise ConfigurationError(f"The login data for {description.ssh} cannot be read: {error}.") from None
 
 
 def _route(description: MachineDescription) -> tuple[Hop, ...]:
@@ -256,4 +256,4 @@ def _expanded(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:  # "~user" without such a user, or "~" where this one has no entry and HOME is not set
-        raise ValueError(f"the folder that ~ stands for in {path} is not known here; write it out") from None
+        raise ValueError(f"~ in {path} cannot be expanded here; write the folder out") from None

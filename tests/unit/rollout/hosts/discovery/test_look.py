@@ -154,5 +154,5 @@ def test_a_machine_without_a_shell_of_posix_is_refused() -> None:
         def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 8.0) -> Answer:
             return Answer(0, b"Welcome. 1) Reboot 2) Help\n", b"")
 
-    with pytest.raises(RefusedError, match="does not answer a look"):
+    with pytest.raises(RefusedError, match="cannot be searched for workers"):
         look_at(Menu(), [8083])

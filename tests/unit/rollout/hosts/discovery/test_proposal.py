@@ -147,7 +147,7 @@ def test_a_login_without_rights_is_given_what_goes_through_sudo() -> None:
     found = proposed(look(seen, user="eos"))
     assert found.sudo == {"file", "service", "log"}
     assert found.entry["config"] == CONFIG
-    assert f"{CONFIG} may not be read by eos" in remarks(found)
+    assert f"eos may not read {CONFIG}" in remarks(found)
     assert "the only worker of its machine" in remarks(found)
 
 
@@ -164,7 +164,7 @@ def test_a_file_of_a_folder_that_may_not_be_seen_is_a_remark() -> None:
     seen = worker(command=("java", CLASS, "worker.properties"), cwd=None, config="", settings=None, **IN_UNIT)
     found = proposed(look(seen, user="eos"))
     assert "config" not in found.entry
-    assert "working folder, which eos may not see" in remarks(found)
+    assert "eos may not see its working folder" in remarks(found)
 
 
 def test_two_workers_that_may_not_be_told_apart_are_no_proposal() -> None:

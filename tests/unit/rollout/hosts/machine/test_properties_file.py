@@ -226,7 +226,7 @@ class TestReplacing:
         path.write_bytes(b"a=1\n")
         with pytest.raises(PlanMovedError, match="was edited"):
             file.restore(expect=planned, original=digest(OLD))
-        with pytest.raises(RefusedError, match="holds other bytes"):
+        with pytest.raises(RefusedError, match="differs from the worker's file"):
             file.backup_of(digest(NEW))
         backup_path(path).unlink()
         with pytest.raises(RefusedError, match="cannot be read"):
@@ -577,7 +577,7 @@ class TestFileSystems:
         assert file.obstacle_to_change() is None
         inside = self.seen(machine, mounted)
         inside.with_name("filler").write_bytes(b"x" * 40_000)
-        with pytest.raises(ConfigurationError, match=r"cannot be replaced.*No space left.*as it was.*bytes are free"):
+        with pytest.raises(ConfigurationError, match=r"cannot be replaced.*No space left.*unchanged.*bytes are free"):
             replace(file, b"#" * 60_000)
         assert inside.read_bytes() == OLD
         assert {entry.name for entry in inside.parent.iterdir()} == {inside.name, "filler", backup_path(inside).name}
@@ -619,7 +619,7 @@ class TestFileSystems:
             pytest.skip(f"this file system knows no immutable files: {answer.problem}")
         try:
             obstacle = far(machine, path, sudo=True).obstacle_to_change()
-            with pytest.raises((ConfigurationError, RefusedError), match="as it was"):
+            with pytest.raises((ConfigurationError, RefusedError), match="unchanged"):
                 replace(far(machine, path, sudo=True))
         finally:
             machine.as_root("chattr", "-i", str(target))
@@ -738,7 +738,7 @@ def test_what_a_program_prints_otherwise_is_an_error_and_the_file_is_as_it_was(
 ) -> None:
     path = tmp_path / "c.properties"
     path.write_bytes(OLD)
-    with pytest.raises(CommandError, match=f"{program} has printed what cannot be read"):
+    with pytest.raises(CommandError, match=f"output of {program} cannot be read"):
         replace(far(Odd(program, printed), path))
     assert path.read_bytes() == OLD
     assert beside(path) == set()

@@ -287,7 +287,7 @@ def test_a_process_that_is_not_the_announced_one_any_more_is_not_touched(
 
     monkeypatch.setattr(service._restart, "_look", older)
     before = running.pid()
-    with pytest.raises(RefusedError, match=r"is not the one that was to be replaced\. Nothing was stopped"):
+    with pytest.raises(RefusedError, match=r"is not the expected one\. Nothing was stopped"):
         running.restart(service)
     assert running.pid() == before
     assert is_listening(running.worker)
@@ -301,7 +301,7 @@ def test_a_process_that_is_not_the_announced_one_any_more_is_not_touched(
         ({"pid_file": None}, "has no 'pid_file'"),
         ({"cwd": Path("/nowhere")}, "its working folder /nowhere does not exist"),
         ({"start": ("/nowhere/connect.sh",)}, r"names no program that can be run .* \(/nowhere/connect.sh\)"),
-        ({"start": ("/bin/sh", "-daemon")}, "leaves the worker to itself"),
+        ({"start": ("/bin/sh", "-daemon")}, "detaches the worker"),
         ({"env": {"a-b": "1"}}, "The variable 'a-b' cannot be set"),
     ],
 )
@@ -316,7 +316,7 @@ def test_what_cannot_be_started_is_not_stopped(running: Far, change: dict[str, A
 def test_a_pid_file_that_names_another_process_is_refused(far: Far) -> None:
     assert far.worker.pid_file is not None
     far.worker.pid_file.write_text(f"{os.getpid()}\n")
-    with pytest.raises(RefusedError, match="names neither"):
+    with pytest.raises(RefusedError, match="does not contain"):
         far.restart()
 
 
@@ -407,7 +407,7 @@ def test_a_controller_that_is_killed_leaves_an_act_that_ends_and_that_the_next_o
     far.restart(replaces=before.token, on_event=hear)
     assert [event.moment for event in moments_of(heard)] == [Moment.STOPPED, Moment.STARTED]
     assert [event.words for event in heard] == [
-        "a restart that was begun before is under way; waiting for its end",
+        "an earlier restart is still running; waiting for its end",
         f"stopping pid {before.process.pid if before.process else 0}",
         f"pid {before.process.pid if before.process else 0} has ended",
         f"started as pid {far.pid()}",

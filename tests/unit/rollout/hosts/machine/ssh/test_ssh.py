@@ -207,7 +207,7 @@ class TestHostKeys:
     def test_the_check_cannot_be_switched_off(self, own: Sshd, option: str) -> None:
         own.ssh_config.write_text(f"Host *\n  {option}\n  GlobalKnownHostsFile /dev/null\n")
         description = replace(own.description(), known_hosts=None)
-        with pytest.raises(ConfigurationError, match="is not known"):
+        with pytest.raises(ConfigurationError, match="is unknown"):
             machine_of(description).run(["true"])
 
     def test_the_check_of_a_jump_cannot_be_switched_off(self, own: Sshd, sshd: Sshd) -> None:
@@ -216,7 +216,7 @@ class TestHostKeys:
             f"Host *\n  IdentityFile {own.user_key}\n  StrictHostKeyChecking no\n"
         )
         description = replace(sshd.description(ssh="target"), ssh_config=own.ssh_config)  # knows the target alone
-        with pytest.raises(ConfigurationError, match=f"host key of 127.0.0.1 port {own.port} is not known"):
+        with pytest.raises(ConfigurationError, match=f"host key of 127.0.0.1 port {own.port} is unknown"):
             machine_of(description).run(["true"])
 
     def test_a_pinned_one_is_the_only_one(self, own: Sshd, tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ class TestHostKeys:
 
     def test_a_key_of_another_name_at_the_same_address_is_not_taken(self, own: Sshd) -> None:
         """A name that leads to another known machine is not that machine."""
-        with pytest.raises(ConfigurationError, match="is not known"):
+        with pytest.raises(ConfigurationError, match="is unknown"):
             machine_of(own.description(ssh="localhost")).run(["true"])
 
     def test_a_revoked_one_is_refused(self, own: Sshd) -> None:

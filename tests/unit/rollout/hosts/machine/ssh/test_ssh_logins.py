@@ -152,7 +152,7 @@ class TestCertificates:
             if is_taken:
                 assert answers(sshd.description())
                 return
-            with pytest.raises(ConfigurationError, match=r"host key of .* is not taken"):
+            with pytest.raises(ConfigurationError, match=r"host key of .* is not accepted"):
                 machine_of(sshd.description()).run(["true"])
         finally:
             sshd.stop()
@@ -223,7 +223,7 @@ class TestOpenSshsConfiguration:
     @pytest.mark.parametrize("option", ["UserKnownHostsFile", "CertificateFile", "IdentityFile"])
     def test_a_folder_of_a_user_that_is_not_there_is_said(self, sshd: Sshd, tmp_path: Path, option: str) -> None:
         text = f"Host target\n  {option} ~no-such-user/file\n"
-        with pytest.raises(ConfigurationError, match=r"~ stands for in ~no-such-user/file is not known"):
+        with pytest.raises(ConfigurationError, match=r"~ in ~no-such-user/file cannot be expanded"):
             machine_of(replace(configured(sshd, tmp_path, text), known_hosts=None)).run(["true"])
 
     def test_a_condition_that_does_not_end_is_bounded(self, sshd: Sshd, tmp_path: Path) -> None:
