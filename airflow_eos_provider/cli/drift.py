@@ -1,4 +1,4 @@
-"""``eos drift``: what has changed in a cluster since the last rollout."""
+"""``eos drift``: changes in a cluster since the last rollout."""
 
 from __future__ import annotations
 

@@ -327,7 +327,7 @@ def _show_slices(found: RunStatus) -> None:
         known = (
             (f"{measures.bytes:,}", str(measures.task), str(measures.attempt), in_words(measures.seconds))
             if measures is not None
-            else ("", "", "", "not known")
+            else ("", "", "", "unknown")
         )
         shown.add_row(str(number), f"{record.records:,}", *known)
     console.print(shown)
@@ -344,5 +344,5 @@ def _show_verification(found: Verification) -> None:
         console.print("  every record is there, once.", style="green")
     else:
         console.print(
-            "  NOT what was written: records are missing, duplicated, altered or unexpected.", style="bold red"
+            "  NOT as written: records are missing, duplicated, altered or unexpected.", style="bold red"
         )

@@ -87,13 +87,13 @@ def alter_(
     ] = None,
     where: WhereOption = None,
     each: Annotated[
-        bool, typer.Option("--all", help="The one offset is for every source partition that has an offset.")
+        bool, typer.Option("--all", help="Set this offset for every source partition that has one.")
     ] = False,
     unlike: Annotated[
         bool,
         typer.Option(
             "--unlike",
-            help="Also an offset whose members, types or source partition are not like those that the connector has.",
+            help="Also an offset whose members, types or source partition differ from the connector's present ones.",
         ),
     ] = False,
     absent: AbsentOption = False,
@@ -142,7 +142,7 @@ def restore_(
         ),
     ],
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", show_default=False, help="What 'eos offsets backup' has written.")
+        Path | None, typer.Argument(metavar="FILE", show_default=False, help="A file that 'eos offsets backup' wrote.")
     ] = None,
     source: Annotated[
         str | None,
@@ -154,11 +154,11 @@ def restore_(
         ),
     ] = None,
     each: Annotated[
-        bool, typer.Option("--all", help="Every connector of which the backup has offsets, one after the other.")
+        bool, typer.Option("--all", help="Every connector with offsets in the backup, one after the other.")
     ] = False,
     from_elsewhere: Annotated[
         bool,
-        typer.Option("--from-elsewhere", help="Even if it is of another group, Kafka cluster or topic of that name."),
+        typer.Option("--from-elsewhere", help="Even if the backup is from another group, Kafka cluster or topic of that name."),
     ] = False,
     absent: AbsentOption = False,
     plan: PlanOption = None,
@@ -200,7 +200,7 @@ def restore_(
 def _restore_all(command: _Command, saved: Path, request: Callable[[str], OffsetsRequest]) -> None:
     names, gone = command.existing(backup.read(saved).connectors_with_offsets())
     if gone:
-        console.print(f"Left alone, since they do not exist: {', '.join(gone)}.", soft_wrap=True)
+        console.print(f"Skipped, because they do not exist: {', '.join(gone)}.", soft_wrap=True)
     if not names:
         console.print("Nothing to do: the backup has no offset of a connector that exists.")
     if command.yes:
@@ -211,13 +211,13 @@ def _restore_all(command: _Command, saved: Path, request: Callable[[str], Offset
         except EosError as error:
             done = f"restored: {', '.join(names[:index])}; " if index else ""
             report_line(f"{name}: see the error. {done}not begun: {', '.join(names[index + 1 :]) or 'none'}.")
-            report_line("Restore what is left by name: with --all the others would be moved back once more.")
+            report_line("Restore the rest by name: --all would also restore the finished ones again.")
             raise error
 
 
 def prune_(
     connector: Annotated[
-        str | None, typer.Argument(help="One connector that is deleted; default: every one that has left offsets.")
+        str | None, typer.Argument(help="One deleted connector; default: every deleted connector that left offsets.")
     ] = None,
     plan: PlanOption = None,
     yes: YesOption = False,
@@ -321,7 +321,7 @@ class _Command:
                 raise PlanMovedError(
                     f"The plan of 'eos offsets {what}' is {plan.short_hash}, and not {self.plan_hash}: the "
                     f"connector or its offsets were changed since{last}, or another change was asked for.",
-                    remedy="Look at the plan again, without --plan.",
+                    remedy="Run it without --plan to see the new plan.",
                 )
             journal = change_journal(
                 session.kafka, session.cluster.group_id, actor=actor(), reason=self.reason, report=report_line

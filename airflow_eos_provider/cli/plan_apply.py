@@ -57,7 +57,7 @@ ToOption = Annotated[
     ),
 ]
 DowntimeOption = Annotated[
-    bool, typer.Option("--allow-downtime", help="Roll even if no other worker can take over the tasks meanwhile.")
+    bool, typer.Option("--allow-downtime", help="Roll even if no other worker can take over the tasks during a restart.")
 ]
 GateTimeoutOption = Annotated[
     float | None,
@@ -301,8 +301,7 @@ def keep(made: Plan) -> None:
         (PLANS_FOLDER / f"{made.hash}.json").write_text(json.dumps(made.to_dict(), indent=2), encoding="utf-8")
     except OSError as error:
         warn(
-            f"the plan is not kept, because {PLANS_FOLDER.absolute()} cannot be written ({error.strerror}). You can "
-            "apply it; but if the cluster changes before, eos cannot say what has changed."
+            f"the plan is not kept, because {PLANS_FOLDER.absolute()} cannot be written ({error.strerror}). You can apply it; but if the cluster changes first, eos cannot show the difference."
         )
 
 

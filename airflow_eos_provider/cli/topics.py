@@ -1,4 +1,4 @@
-"""``eos topics``: a group's internal topics listed, checked, created and mended."""
+"""``eos topics``: lists, checks, creates and fixes a group's internal topics."""
 
 from __future__ import annotations
 

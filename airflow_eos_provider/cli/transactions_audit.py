@@ -1,4 +1,4 @@
-"""``eos transactions audit``: what holds readers up, which ids are about to expire, and who collides."""
+"""``eos transactions audit``: finds transactions that block readers, ids about to expire, and conflicts of groups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def audit_(
         typer.Option(
             "--beside",
             metavar="NAME|PATH",
-            help="Another Connect cluster of the same Kafka cluster, whose workers' files say its topics; may be "
+            help="Another Connect cluster of the same Kafka cluster, with its topics in its workers' files; may be "
             "repeated.",
         ),
     ] = None,
@@ -53,7 +53,7 @@ def audit_(
         typer.Option(
             "--days-before",
             min=0.0,
-            help="Or so many days before it is over, whichever comes first; not in its first half.",
+            help="Or this many days before it ends, whichever comes first; never in its first half.",
         ),
     ] = DEFAULT_LIMITS.days_before,
     cluster: ClusterOption = None,

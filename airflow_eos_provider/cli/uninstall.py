@@ -1,4 +1,4 @@
-"""``eos uninstall``: what this package has left of a group, and its removal."""
+"""``eos uninstall``: shows and removes what this package has left of a group."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ def uninstall(
         bool,
         typer.Option(
             "--ledgers",
-            help="Also the interval runs' control topic and ledgers: what is complete is then not known any more, and "
-            "would be delivered again.",
+            help="Also the interval runs' control topic and ledgers: eos then no longer knows which intervals are complete, and would deliver them again.",
         ),
     ] = False,
     group: GroupOption = DEFAULT_GROUP_ID,
