@@ -113,7 +113,9 @@ def _write_new(path: Path, text: str) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError as error:
-        raise ConfigurationError(f"{path} exists already.", remedy="Name a new file; this one was not changed.") from error
+        raise ConfigurationError(
+            f"{path} exists already.", remedy="Name a new file; this one was not changed."
+        ) from error
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}.") from error
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

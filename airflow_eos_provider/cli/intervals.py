@@ -343,6 +343,4 @@ def _show_verification(found: Verification) -> None:
     if found.holds:
         console.print("  every record is there, once.", style="green")
     else:
-        console.print(
-            "  NOT as written: records are missing, duplicated, altered or unexpected.", style="bold red"
-        )
+        console.print("  NOT as written: records are missing, duplicated, altered or unexpected.", style="bold red")

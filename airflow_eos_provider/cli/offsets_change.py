@@ -158,7 +158,9 @@ def restore_(
     ] = False,
     from_elsewhere: Annotated[
         bool,
-        typer.Option("--from-elsewhere", help="Even if the backup is from another group, Kafka cluster or topic of that name."),
+        typer.Option(
+            "--from-elsewhere", help="Even if the backup is from another group, Kafka cluster or topic of that name."
+        ),
     ] = False,
     absent: AbsentOption = False,
     plan: PlanOption = None,

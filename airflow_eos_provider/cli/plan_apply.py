@@ -57,7 +57,8 @@ ToOption = Annotated[
     ),
 ]
 DowntimeOption = Annotated[
-    bool, typer.Option("--allow-downtime", help="Roll even if no other worker can take over the tasks during a restart.")
+    bool,
+    typer.Option("--allow-downtime", help="Roll even if no other worker can take over the tasks during a restart."),
 ]
 GateTimeoutOption = Annotated[
     float | None,

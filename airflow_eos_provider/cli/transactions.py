@@ -82,7 +82,12 @@ def list_(
     ] = None,
     longer_than: Annotated[
         float,
-        typer.Option("--longer-than", min=0.0, metavar="SECONDS", help="With --watch: report transactions that are open for longer."),
+        typer.Option(
+            "--longer-than",
+            min=0.0,
+            metavar="SECONDS",
+            help="With --watch: report transactions that are open for longer.",
+        ),
     ] = 30.0,
     everyone: Annotated[bool, typer.Option("--all", help="The whole Kafka cluster, not only this group.")] = False,
     exit_code: ExitCodeOption = False,
@@ -267,7 +272,9 @@ def _show_hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: R
         more = " …" if len(look.unknown) > _SHOWN else ""
         console.print(f"Not checked: {counted(len(look.unknown), 'partition')}: {why}{more}", soft_wrap=True)
     if look.hidden:
-        console.print(f"Not checked: {look.hidden}; name the topics that matter with --topic.", style="yellow", soft_wrap=True)
+        console.print(
+            f"Not checked: {look.hidden}; name the topics that matter with --topic.", style="yellow", soft_wrap=True
+        )
     if not look.hanging and look.is_whole:
         console.print("No transaction hangs.")
 

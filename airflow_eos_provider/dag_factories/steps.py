@@ -1,5 +1,5 @@
-"""What the DAGs have in common that change a cluster: how they run, a run's parameters, their approvals; and plan,
-approval, roll and proof of each step of a roll."""
+"""Shared parts of the DAGs that change a cluster: how they run, a run's parameters, their approvals; and plan, approval,
+roll and proof of each step of a roll."""
 
 from __future__ import annotations
 
@@ -72,9 +72,7 @@ def run_params(reason: str, what: str) -> dict[str, Param]:
             False,
             title="Take over",
             type="boolean",
-            description="Off: a change that another controller carries out is left alone. On: that controller is "
-            "fenced before its lease ends, because it hangs; one that is only slow is stopped, too. The journal keeps "
-            "that.",
+            description="Off: leaves a change of another controller alone. On: fences that controller before its lease ends, because it hangs; a controller that is only slow is stopped, too. The journal records it.",
         ),
     }
 
@@ -92,7 +90,7 @@ def reason_param(reason: str, what: str) -> dict[str, Param]:
             type="string",
             minLength=1,
             maxLength=REASON_CHARACTERS,
-            description=f"Why {what}, such as a ticket, CHG-4711; it is shown to whoever approves, and kept.",
+            description=f"Why {what}, such as a ticket, CHG-4711; shown to the approver, and stored in the journal.",
         )
     }
 

@@ -1,4 +1,4 @@
-"""Operators that close a roll or a change which was begun and never finished: plan, then what was approved."""
+"""Operators that close an unfinished roll or change: plan, then carry out the approved plan."""
 
 from __future__ import annotations
 
@@ -67,8 +67,7 @@ class ConnectClosePlanOperator(_CloseOperator):
             if len(document.lines) > MOST_LINES:
                 raise RefusedError(
                     f"The plan has {len(document.lines):,} lines, more than an approver can be shown ({MOST_LINES}).",
-                    remedy="Start a run that does less at a time: for some connectors, or with one rule for all ids of "
-                    "a connector.",
+                    remedy="Start a run with a smaller plan: for some connectors, or with one rule for all ids of a connector.",
                 )
         self.log.info("Plan %s", document.hash)
         for line in document.lines:

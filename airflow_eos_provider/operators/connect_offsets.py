@@ -1,4 +1,4 @@
-"""Operators that change a connector's source offsets: plan, then apply what was approved. ``offsets`` does the work."""
+"""Operators that change a connector's source offsets: plan, then apply the approved plan. ``offsets`` does the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that grant rights (ACLs), or revoke those that were granted."""
+"""Operators that grant and revoke rights (ACLs)."""
 
 from __future__ import annotations
 

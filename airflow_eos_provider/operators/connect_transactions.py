@@ -1,4 +1,4 @@
-"""The audit of a Kafka cluster's transactions: a task that fails with what holds readers up or is about to fail."""
+"""The audit of a Kafka cluster's transactions: a task that fails if readers are blocked or a failure is near."""
 
 from __future__ import annotations
 

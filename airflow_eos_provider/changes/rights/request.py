@@ -25,7 +25,9 @@ class RightsRequest:
         "Ids for as many tasks as tasks.max allows, not only for those there are.", False, title="For tasks.max"
     )
     worker: str = option("The workers' principal; default: from their files.", "", metavar="PRINCIPAL")
-    producer: str = option("Principal of connectors' producers; default: from files and overrides.", "", metavar="PRINCIPAL")
+    producer: str = option(
+        "Principal of connectors' producers; default: from files and overrides.", "", metavar="PRINCIPAL"
+    )
     consumer: str = option("Principal of the consumers that read their offsets.", "", metavar="PRINCIPAL")
     admin: str = option("Principal of their admin clients, which fence.", "", metavar="PRINCIPAL")
     pipelines: tuple[str, ...] = option(

@@ -55,7 +55,8 @@ class Found:
         yield f"  readers of committed records wait at offset {ends.stable:,}; {ends.waiting:,} offsets are behind it"
         yield "  its records in this partition are given up for good; records behind them become readable"
         yield (
-            "  if the brokers confirmed its commit, the marker was lost (KAFKA-20734), and the records have to be delivered again" + (": its last transaction was committed" if hanging.may_be_committed else "")
+            "  if the brokers confirmed its commit, the marker was lost (KAFKA-20734), and the records have to be delivered again"
+            + (": its last transaction was committed" if hanging.may_be_committed else "")
         )
 
 
