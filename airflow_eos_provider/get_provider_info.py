@@ -109,7 +109,9 @@ def _config() -> dict[str, Any]:
             "description": "Exactly-once operations of Kafka Connect.",
             "options": {
                 "allow_host_commands_in_connection": {
-                    "description": "Whether a connection of type kafka_connect may name commands to run, files to write and processes to stop on the machine of an Airflow worker, or on machines that it logs in to (machine, service, config, "
+                    "description": "Whether a connection of type kafka_connect may name commands to run, files to "
+                    "write and processes to stop on the machine of an Airflow worker, or on machines that it logs in "
+                    "to (machine, service, config, "
                     "start and so on of its workers). "
                     "Anyone who may edit connections can then run any command as the Airflow worker. Otherwise the "
                     "connection names a cluster_file.",

@@ -166,7 +166,8 @@ def _notes(
             )
         elif found.pid_file is None:
             yield (
-                f"{worker_id}: no pid file named it, so one is written next to this file; a restart without eos makes it stale."
+                f"{worker_id}: no pid file named it, so one is written next to this file; a restart without eos "
+                "makes it stale."
             )
 
 

@@ -302,7 +302,8 @@ def keep(made: Plan) -> None:
         (PLANS_FOLDER / f"{made.hash}.json").write_text(json.dumps(made.to_dict(), indent=2), encoding="utf-8")
     except OSError as error:
         warn(
-            f"the plan is not kept, because {PLANS_FOLDER.absolute()} cannot be written ({error.strerror}). You can apply it; but if the cluster changes first, eos cannot show the difference."
+            f"the plan is not kept, because {PLANS_FOLDER.absolute()} cannot be written ({error.strerror}). You can "
+            "apply it; but if the cluster changes first, eos cannot show the difference."
         )
 
 

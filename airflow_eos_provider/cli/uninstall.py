@@ -33,7 +33,8 @@ def uninstall(
         bool,
         typer.Option(
             "--ledgers",
-            help="Also the interval runs' control topic and ledgers: eos then no longer knows which intervals are complete, and would deliver them again.",
+            help="Also the interval runs' control topic and ledgers: eos then no longer knows which intervals are "
+            "complete, and would deliver them again.",
         ),
     ] = False,
     group: GroupOption = DEFAULT_GROUP_ID,

@@ -23,8 +23,8 @@ SUBJECT = "Approve that a roll or a change is closed"
 DOC = """
 ### Close an unfinished roll or change of the Kafka Connect cluster of connection `{conn_id}`
 
-An unfinished roll, or change of offsets or topics, blocks every other change of the group. **Finish it if you can**: clear
-the failed task of the run that began it. Close it only if you no longer want it.
+An unfinished roll, or change of offsets or topics, blocks every other change of the group. **Finish it if you can**:
+clear the failed task of the run that began it. Close it only if you no longer want it.
 
 Shows how far it has come, and whether half-done workers answer; asks a person under **Required actions**; then closes
 it in the journal. It can never be resumed. Nothing else changes: a stopped connector stays stopped, and workers keep
@@ -67,7 +67,8 @@ def close_dag(
                 None,
                 title="Which",
                 type=["null", "string"],
-                description="The id of the roll or change, or its beginning, such as 20261121T2336; empty: the only open one. The page Exactly once shows the ids.",
+                description="The id of the roll or change, or its beginning, such as 20261121T2336; empty: the only "
+                "open one. The page Exactly once shows the ids.",
             ),
             **run_params("not wanted any more", "it is closed and not finished"),
         },

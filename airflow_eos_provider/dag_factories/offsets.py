@@ -133,7 +133,8 @@ def _form(actions: list[str]) -> dict[str, Param]:
             False,
             title="Alter: unlike the present offsets",
             type="boolean",
-            description="On: also an offset whose members, types or source partition differ from the connector's present ones.",
+            description="On: also an offset whose members, types or source partition differ from the connector's "
+            "present ones.",
         ),
         "absent": Param(
             False,
@@ -150,7 +151,8 @@ def _form(actions: list[str]) -> dict[str, Param]:
             False,
             title="Restore: from elsewhere",
             type="boolean",
-            description="On: also a backup of another group or Kafka cluster, or of a topic that was deleted and recreated since.",
+            description="On: also a backup of another group or Kafka cluster, or of a topic that was deleted and "
+            "recreated since.",
         ),
         "source": _text(
             "Copy: from this connector",

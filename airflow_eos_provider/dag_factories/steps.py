@@ -1,5 +1,4 @@
-"""Shared parts of the DAGs that change a cluster: how they run, a run's parameters, their approvals; and plan, approval,
-roll and proof of each step of a roll."""
+"""Shared parts of the DAGs that change a cluster: how they run, their parameters and approvals, the steps of a roll."""
 
 from __future__ import annotations
 
@@ -72,7 +71,8 @@ def run_params(reason: str, what: str) -> dict[str, Param]:
             False,
             title="Take over",
             type="boolean",
-            description="Off: leaves a change of another controller alone. On: fences that controller before its lease ends, because it hangs; a controller that is only slow is stopped, too. The journal records it.",
+            description="Off: leaves a change of another controller alone. On: fences that controller before its "
+            "lease ends, because it hangs; a controller that is only slow is stopped, too. The journal records it.",
         ),
     }
 

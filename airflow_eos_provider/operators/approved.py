@@ -65,7 +65,9 @@ def require_approved(approval: object, plan_hash: str) -> None:
         return
     if not isinstance(approval, Mapping):
         raise AirflowFailException(
-            f"Plan {plan_hash} is not approved: it was rejected, or nobody has answered the task that asks. Marking that task as success is no approval. Nothing was changed. Start a new run and answer there; or omit the operator's parameter approval to apply plans without asking."
+            f"Plan {plan_hash} is not approved: it was rejected, or nobody has answered the task that asks. Marking "
+            "that task as success is no approval. Nothing was changed. Start a new run and answer there; or omit the "
+            "operator's parameter approval to apply plans without asking."
         )
     if approval.get("plan_hash") != plan_hash:
         raise AirflowFailException(

@@ -67,7 +67,8 @@ class ConnectClosePlanOperator(_CloseOperator):
             if len(document.lines) > MOST_LINES:
                 raise RefusedError(
                     f"The plan has {len(document.lines):,} lines, more than an approver can be shown ({MOST_LINES}).",
-                    remedy="Start a run with a smaller plan: for some connectors, or with one rule for all ids of a connector.",
+                    remedy="Start a run with a smaller plan: for some connectors, or with one rule for all ids of a "
+                    "connector.",
                 )
         self.log.info("Plan %s", document.hash)
         for line in document.lines:

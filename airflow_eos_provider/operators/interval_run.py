@@ -515,7 +515,8 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         if code == FencedError.exit_code:
             return AirflowFailException(
                 f"{run.name} was taken over by another run of the same interval: {reason}\n"
-                "It is not retried, because two runs that retry fence each other forever. Check whether the other run ends."
+                "It is not retried, because two runs that retry fence each other forever. Check whether the other "
+                "run ends."
             )
         if code in _FINAL_EXIT_CODES:
             return AirflowFailException(reason)

@@ -1,6 +1,7 @@
 """A calendar of a pipeline's intervals: complete, running, failed, missing, or never due.
 
-Computed from the ledger, Airflow's runs and the intervals of the schedule. Each list is read once, so ten thousand intervals cost a fraction of a second.
+Computed from the ledger, Airflow's runs and the intervals of the schedule. Each list is read once, so
+ten thousand intervals cost a fraction of a second.
 """
 
 from __future__ import annotations

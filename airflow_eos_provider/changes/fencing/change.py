@@ -30,7 +30,8 @@ class FencingRequest:
     """Which rounds are wanted."""
 
     connectors: tuple[str, ...] = option(
-        "Source connectors; default: all. For connectors that you name, open transactions of running tasks are ended, too: these tasks fail and are restarted.",
+        "Source connectors; default: all. For connectors that you name, open transactions of running tasks are "
+        "ended, too: these tasks fail and are restarted.",
         (),
         title="Connectors",
         argument=True,

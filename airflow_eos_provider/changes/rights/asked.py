@@ -83,7 +83,8 @@ class AskedRights:
         if not self.seen.are_connectors_known:
             raise RefusedError(
                 f"eos cannot tell which connectors there are: {'; '.join(self.seen.problems)}.",
-                expected=f"a readable config topic ({self.seen.config_topic}), so that connectors keep the rights that they need",
+                expected=f"a readable config topic ({self.seen.config_topic}), so that connectors keep the rights "
+                "that they need",
                 remedy="Fix that first, or revoke without this check: --even-if-needed.",
             )
         modes = [Mode.parse(file.get(MODE_PROPERTY, Mode.DISABLED)) for file in self.seen.files]

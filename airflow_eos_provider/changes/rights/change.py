@@ -114,7 +114,10 @@ class Grant(RightsChange[RightsRequest]):
     name = "acl grant"
     title = "Grant rights"
     summary = "Create the ACLs that are missing."
-    details = "Rights that the ACLs give already are skipped. A right that an ACL denies is refused: no other ACL can grant it. Needs Alter on the cluster."
+    details = (
+        "Rights that the ACLs give already are skipped. A right that an ACL denies is refused: no other ACL "
+        "can grant it. Needs Alter on the cluster."
+    )
     request = RightsRequest
     examples = ("eos acl grant", "eos acl grant --prefixed --plan 3f1c09ab77d2")
     leaves = (Leaf(Where.KAFKA, "ACLs", (), "the rights that were asked for", End.REVOKE),)
@@ -137,7 +140,11 @@ class Revoke(RightsChange[RevokeRequest]):
     name = "acl revoke"
     title = "Revoke rights"
     summary = "Delete only ACLs that 'grant' would create."
-    details = "Keeps what existing connectors need, and the workers in the mode of their files; also what the pipelines (--pipeline) and verbs (--verb) that you name share with others. For a deleted connector (--connector), deletes the ACLs on the ids of its tasks. Needs Alter on the cluster."
+    details = (
+        "Keeps what existing connectors need, and the workers in the mode of their files; also what the "
+        "pipelines (--pipeline) and verbs (--verb) that you name share with others. For a deleted connector "
+        "(--connector), deletes the ACLs on the ids of its tasks. Needs Alter on the cluster."
+    )
     request = RevokeRequest
     examples = (
         "eos acl revoke --mode enabled",

@@ -66,7 +66,11 @@ class CreateTopics(Change[TopicsRequest]):
     name = "topics create"
     title = "Create or fix internal topics"
     summary = "Create missing internal topics and fix settings."
-    details = "New topics get the settings that a worker would give them. Nothing is deleted, and no data moves; problems that it cannot fix are listed with a remedy. If the own topic of a connector is unknown, it applies the rest and ends with that error."
+    details = (
+        "New topics get the settings that a worker would give them. Nothing is deleted, and no data moves; "
+        "problems that it cannot fix are listed with a remedy. If the own topic of a connector is unknown, it applies "
+        "the rest and ends with that error."
+    )
     request = TopicsRequest
     examples = (
         "eos topics create",

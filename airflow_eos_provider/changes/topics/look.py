@@ -311,7 +311,8 @@ class InternalTopicsClient:
             if self._others:
                 names = ", ".join(each.group_id for each in self._others)
                 self._not_checked.append(
-                    f"the topics of the Connect groups {names}: no protocol reports them. A group that writes to these topics is found only if it uses transactions"
+                    f"the topics of the Connect groups {names}: no protocol reports them. A group that writes to "
+                    "these topics is found only if it uses transactions"
                 )
         by_kafka: dict[Session, dict[str, FoundTopic]] = {}
         for name, topic in found.items():

@@ -55,8 +55,8 @@ class Found:
         yield f"  readers of committed records wait at offset {ends.stable:,}; {ends.waiting:,} offsets are behind it"
         yield "  its records in this partition are given up for good; records behind them become readable"
         yield (
-            "  if the brokers confirmed its commit, the marker was lost (KAFKA-20734), and the records have to be delivered again"
-            + (": its last transaction was committed" if hanging.may_be_committed else "")
+            "  if the brokers confirmed its commit, the marker was lost (KAFKA-20734), and the records have to be "
+            "delivered again" + (": its last transaction was committed" if hanging.may_be_committed else "")
         )
 
 
@@ -146,14 +146,16 @@ def _the_one(look: HangingLook, place: Place, start_offset: int | None) -> Hangi
         raise RefusedError(
             f"{topic}-{partition} holds a transaction open that no coordinator has named, and not all could be "
             "asked: it may be alive.",
-            expected="the right Describe on every transactional id and on the topic __transaction_state, and coordinators that do not move during the check",
+            expected="the right Describe on every transactional id and on the topic __transaction_state, and "
+            "coordinators that do not move during the check",
             remedy="Try again, or use a principal that has the rights.",
         )
     if not found:
         raise RefusedError(
             f"No transaction hangs in {topic}-{partition}"
             + (f" from offset {start_offset} on." if start_offset is not None else "."),
-            remedy="List them with 'eos transactions list --hanging'. 'eos fencing apply' ends an open transaction that does not hang.",
+            remedy="List them with 'eos transactions list --hanging'. 'eos fencing apply' ends an open transaction "
+            "that does not hang.",
         )
     if len(found) > 1:
         offsets = ", ".join(str(one.held.start_offset) for one in found)

@@ -40,7 +40,11 @@ class Abort(Change[AbortRequest]):
     name = "transactions abort"
     title = "End a hanging transaction"
     summary = "End a transaction that hangs in one partition, as aborted: its records there are given up for good."
-    details = "A transaction hangs if a partition holds it open and no coordinator will end it. Transactions that a coordinator has open, or that may be alive, are refused. Needs Alter or ClusterAction on the cluster. Takes no lease, because a roll may be waiting for this transaction to end."
+    details = (
+        "A transaction hangs if a partition holds it open and no coordinator will end it. Transactions that a "
+        "coordinator has open, or that may be alive, are refused. Needs Alter or ClusterAction on the cluster. Takes no "
+        "lease, because a roll may be waiting for this transaction to end."
+    )
     request = AbortRequest
     examples = (
         "eos transactions abort --topic orders --partition 3",
