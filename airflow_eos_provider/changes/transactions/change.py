@@ -42,8 +42,8 @@ class Abort(Change[AbortRequest]):
     summary = "End a transaction that hangs in one partition, as aborted: its records there are given up for good."
     details = (
         "A transaction hangs if a partition holds it open and no coordinator will end it. Transactions that a "
-        "coordinator has open, or that may be alive, are refused. Needs Alter or ClusterAction on the cluster. Takes no "
-        "lease, because a roll may be waiting for this transaction to end."
+        "coordinator has open, or that may be alive, are refused. Needs Alter or ClusterAction on the cluster. Takes "
+        "no lease, because a roll may be waiting for this transaction to end."
     )
     request = AbortRequest
     examples = (
