@@ -128,7 +128,7 @@ COMMANDS: Mapping[str, Place] = {
     "lab": Place(
         "lab.command",
         "lab_app",
-        "Real Kafka brokers and Connect workers on this machine, to try things out.",
+        "Real Kafka brokers and Connect workers on this machine, to try things on.",
     ),
     "demo": Place(
         "demo.command",

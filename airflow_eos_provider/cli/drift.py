@@ -49,7 +49,7 @@ def drift(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what has changed since the last roll: modes, members, files. Changes nothing.
+    """Show changes since the last roll: modes, members, files. Changes nothing.
 
     Exit code with --exit-code: 1 if something has changed, 5 if eos cannot tell.
     """

@@ -164,7 +164,7 @@ def show(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one run: its plan, its slices and what is committed. Changes nothing."""
+    """Show one run: its plan, its slices and its commits. Changes nothing."""
     wanted = _run(run, pipeline)
     found = status(_pipeline(wanted, group, cluster), wanted)
     if found is None:

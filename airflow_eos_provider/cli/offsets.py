@@ -71,7 +71,7 @@ def list_(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show source offsets as tasks read them, where each stands, and what Connect's REST API hides. Changes nothing.
+    """Show source offsets as tasks read them, where each is stored, and what Connect's REST API hides. Changes nothing.
 
     Tasks of a connector with its own offsets topic read that one alone; what only the global one has is marked.
     """

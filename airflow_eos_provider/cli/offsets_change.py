@@ -106,9 +106,9 @@ def alter_(
 ) -> None:
     """Give source partitions other offsets. Without --plan or --yes: show the plan, change nothing.
 
-    --file has several offsets. --offset is for the source partition of --partition, for each that --where matches, or
-    for --all. An offset is written under the key that the connector's tasks look for, however it is spelt. The
-    connector checks the new offsets first. The other steps are those of 'eos offsets reset'.
+    --file has several offsets. --offset is for the source partition of --partition, for each match of --where, or for
+    --all. An offset is written under the key that the connector's tasks look for, regardless of its spelling. The
+    connector checks the new offsets first. The other steps are the same as in 'eos offsets reset'.
     """
     chosen = [file is not None, partition is not None, where is not None, each]
     if chosen.count(True) != 1 or (file is None) != (offset is not None):
@@ -170,7 +170,7 @@ def restore_(
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Set a connector's offsets to those of a backup, or of another connector. Without --plan or --yes: plan only.
+    """Set a connector's offsets from a backup, or from another connector. Without --plan or --yes: plan only.
 
     Offsets that came after the backup are removed. With --from, the other connector keeps its offsets; with --from and
     FILE, the backup may be of another group. The steps are the same as for 'eos offsets reset'. With --all, every plan
@@ -228,11 +228,11 @@ def prune_(
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove the offsets of connectors that are deleted: one that is made anew under the name would go on there.
+    """Remove the offsets of deleted connectors. Otherwise a new connector of the same name would continue from them.
 
-    Without --plan or --yes: show the plans, and what else such connectors have left; change nothing. A transaction that
-    one has left open is ended. Only the global topic is looked through; an own topic that no connector names any more
-    is better deleted as a whole, with Kafka's own tools.
+    Without --plan or --yes: show the plans, and other leftovers of such connectors; change nothing. Transactions that
+    they left open are ended. Only the global topic is searched. If no connector names an own topic any longer, delete
+    the topic with Kafka's own tools.
     """
     if connector is None and plan is not None:
         raise typer.BadParameter("a hash is of one connector: name it")

@@ -62,9 +62,9 @@ def audit_(
 ) -> None:
     """Look for hanging and overdue transactions, lost markers, ids near their expiration, collisions. Changes nothing.
 
-    On the whole Kafka cluster; ids near their expiration are those of this group's tasks. --topic limits where hanging
-    ones are looked for, such as to topics that one may read. Exit code 1 if something is found, else 5 if something
-    could not be seen.
+    On the whole Kafka cluster; for ids near their expiration, only this group's tasks. --topic limits the search for
+    hanging transactions, for example to topics that you may read. Exit code 1 if something is found, or 5 if something
+    could not be checked.
     """
     limits = Limits(longer_than, idle_part, days_before)
     others = [load_cluster(each) for each in beside or ()]

@@ -54,7 +54,7 @@ def close_dag(
     :param dag_id: the DAG's id; one for each cluster.
     :param pool: pool of all tasks; not the one of the rolls, in which what hangs may keep the only slot.
     :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
-    :param four_eyes: whoever has started a run may not approve its plan; see ``docs/connect/security.md``.
+    :param four_eyes: the user who started a run may not approve its plan; see ``docs/connect/security.md``.
     :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
     :param tags: the DAG's tags.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.

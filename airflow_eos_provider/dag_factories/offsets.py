@@ -60,11 +60,11 @@ def offsets_dag(
 
     :param conn_id: a connection of type ``kafka_connect``.
     :param dag_id: the DAG's id; one for each cluster.
-    :param action: ``alter``, ``reset``, ``restore``, ``migrate``, ``copy`` or ``prune``: the only one that runs of this
-        DAG can do; without it the form asks.
-    :param pool: pool of all tasks; the lease in Kafka keeps two changes of a group apart, whoever starts them.
+    :param action: ``alter``, ``reset``, ``restore``, ``migrate``, ``copy`` or ``prune``: the only action of this DAG's
+        runs; without it the form asks.
+    :param pool: pool of all tasks; the lease in Kafka prevents two changes of a group at once.
     :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
-    :param four_eyes: whoever has started a run may not approve its plan; see ``docs/connect/security.md``.
+    :param four_eyes: the user who started a run may not approve its plan; see ``docs/connect/security.md``.
     :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
     :param config_topic: the workers' ``config.storage.topic``; needed where their properties files cannot be read.
     :param offsets_topic: the workers' ``offset.storage.topic``; likewise.

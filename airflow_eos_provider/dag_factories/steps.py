@@ -113,7 +113,7 @@ def chain_change(
     :param common: arguments of both.
     :param approval: arguments of the approval.
     :param plan: arguments of the plan alone; and of the change alone.
-    :param takes_over: whether the form asks for it; then it is shown to whoever approves.
+    :param takes_over: whether the form asks for it; then it is shown to the approver.
     """
     taking: dict[str, Any] = {"take_over": TAKE_OVER} if takes_over else {}
     planned = plans(task_id="plan", pre_execute=refuse_unknown_conf, **common, **(plan or {}))

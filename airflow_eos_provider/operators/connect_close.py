@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class _CloseOperator(BaseOperator):
     """What both operators share.
 
-    :param which: the id of the roll or change, or its beginning; empty: the only one that is open.
+    :param which: the id of the roll or change, or its beginning; empty: the only open one.
     :param take_over: fence a controller that carries it out, rather than ask its roll to stop; a template gives the
         words ``True`` or ``False``.
     :param conn_id: a connection of type ``kafka_connect``.
@@ -51,9 +51,9 @@ class _CloseOperator(BaseOperator):
 
 
 class ConnectClosePlanOperator(_CloseOperator):
-    """Plan to close what was left open, or to stop a roll for good that is carried out. Nothing is changed.
+    """Plan to close an unfinished roll or change, or to stop a running roll for good. Nothing is changed.
 
-    Of a roll, the workers that are half done are asked whether they answer, for whoever approves.
+    For a roll, it asks the half-done workers, so that the approver sees whether they answer.
 
     :returns: the plan, as :class:`~airflow_eos_provider.operators.shown_plan.ShownDocument` gives it.
     :raises AirflowSkipException: nothing of the group is open.
@@ -91,7 +91,7 @@ class ConnectClosePlanOperator(_CloseOperator):
 
 
 class ConnectCloseOperator(_CloseOperator):
-    """Close it as approved. It is never taken up again; no worker and no connector is touched.
+    """Close it as approved. It can never be resumed; no worker and no connector is touched.
 
     A roll that is carried out stops before its next action, which is waited for.
 

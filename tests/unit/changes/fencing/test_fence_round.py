@@ -125,5 +125,5 @@ def test_ids_are_fenced_in_the_planned_kafka_cluster_only(fencer: Fencer, monkey
     kafka: Any = object()
     monkeypatch.setattr(fencer._producers, "of", lambda config: ProducerCluster(kafka, "kafka-2"))
     assert fencer._kafka(replace(ROUND, cluster_id="kafka-2"), state()) is kafka
-    with pytest.raises(RefusedError, match="finds the producers of .* in the Kafka cluster kafka-2"):
+    with pytest.raises(RefusedError, match=r"finds the producers of .* in the Kafka cluster kafka-2"):
         fencer._kafka(ROUND, state())
