@@ -1,4 +1,4 @@
-"""The state of a Connect cluster as JSON, and what is found wrong in it: ``eos status`` and the page print the same."""
+"""The state of a Connect cluster as JSON, and its problems: ``eos status`` and the page print the same."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _unfinished(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
     if change is not None:
         state = observation.config.connectors.get(change.about) if observation.config else None
         stopped = f", and connector {change.about} is STOPPED" if state and state.target_state == "STOPPED" else ""
-        remedy = "give its command again to resume it, or close it as it is: 'eos changes abandon'"
+        remedy = "run its command again to resume it, or close it unfinished: 'eos changes abandon'"
         yield Finding(
             f"the change {change} was begun {duration(observation.at - change.started_at)} ago and is not finished"
             f"{stopped}{by}",

@@ -1,6 +1,6 @@
 """Shows values from elsewhere as plain text: on one line, without markup and without a terminal's commands.
 
-A reason, a connector's name, a worker's id or a trace may hold line breaks, Markdown, escape sequences or marks that
+A reason, a connector's name, a worker's id or a trace may contain line breaks, Markdown, escape sequences or marks that
 turn the direction of writing. What cannot be printed is shown by its code; in Markdown the value is in a code span.
 """
 

@@ -109,10 +109,11 @@ def _config() -> dict[str, Any]:
             "description": "Exactly-once operations of Kafka Connect.",
             "options": {
                 "allow_host_commands_in_connection": {
-                    "description": "Whether a connection of type kafka_connect may say what is run, written or stopped "
-                    "on the machine of an Airflow worker, or on machines that it logs in to (machine, service, config, "
+                    "description": "Whether a connection of type kafka_connect may name commands to run, files to "
+                    "write and processes to stop on the machine of an Airflow worker, or on machines that it logs in "
+                    "to (machine, service, config, "
                     "start and so on of its workers). "
-                    "Whoever may edit connections can then run any command as the Airflow worker. Otherwise the "
+                    "Anyone who may edit connections can then run any command as the Airflow worker. Otherwise the "
                     "connection names a cluster_file.",
                     "version_added": "0.1.0",
                     "type": "boolean",
@@ -173,7 +174,7 @@ def _kafka_connect_connection() -> dict[str, Any]:
             ),
             "client_secrets": _field(
                 "Secret client properties",
-                'Those that are secret, such as {"sasl.password": "…"} or ssl.key.pem; never shown again.',
+                'Properties that are secret, such as {"sasl.password": "…"} or ssl.key.pem; never shown again.',
                 type_=["object", "null"],
             ),
             "rest": _field(

@@ -1,4 +1,4 @@
-"""Airflow's metrics of interval runs and rolls: what is counted, under which names, and who sends it.
+"""Airflow's metrics of interval runs and rolls: names, meanings, and how they are sent.
 
 Airflow sends them as ``[metrics]`` of its configuration says (StatsD, Datadog, OpenTelemetry). A metric that cannot be
 sent never fails the task. ``docs/reference/metrics.md`` is generated from :data:`METRICS`.
@@ -19,9 +19,9 @@ logger = logging.getLogger(__name__)
 #: Parts of an interval run with a metric of their own, in their order; as
 #: :class:`~airflow_eos_provider.interval.messages.RunSummary` has them.
 PARTS = {
-    "begin": "the coordinator's start: what is on record, the plan, the generation",
+    "begin": "the coordinator's start: earlier records, the plan, the generation",
     "fence": "fencing of earlier attempts, at the start and at the end",
-    "compare": "comparison of the input with slices that are committed",
+    "compare": "comparison of the input with committed slices",
     "stage": "the tasks, as the coordinator waits for them",
     "read": "waiting for rows, summed over the tasks",
     "shuffle": "the part of it in which Spark waits for other executors, summed over the tasks",

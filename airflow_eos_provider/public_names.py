@@ -1,7 +1,7 @@
 """Imports a package's public names when they are first used.
 
-Who imports a public package for one name does not pay for the clients behind the others, and where an optional extra
-is missing, the error names it.
+Importing one name of a public package does not load the clients behind the others. If an optional extra is missing,
+the error names it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON that a user gives: on a command line, in a form, in a file. Whatever is wrong with it is one error."""
+"""JSON that a user gives: on a command line, in a form, in a file. Any problem with it is one error."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ class End(StrEnum):
     LEDGERS = "eos uninstall --ledgers"
     REVOKE = "eos acl revoke"
     BROKERS = "the brokers, by themselves"
-    ITSELF = "the command itself; left only if that is killed"
+    ITSELF = "the command itself; left only if it is killed"
     OWNER = "its owner"
-    STAYS = "stays: it is what was asked for"
+    STAYS = "stays: it is the purpose of the command"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ FENCED_IDS = Leaf(
     Where.KAFKA,
     "newer epochs of transactional ids <group>-<connector>-<task>",
     (),
-    "fencing; an id that was never used is created by it",
+    "fencing, which creates an id that was never used",
     End.BROKERS,
     FORGOTTEN,
 )
@@ -71,7 +71,7 @@ CONTROL_TOPIC = Leaf(
     Where.KAFKA,
     "topic <interval group>-configs",
     (),
-    "the control topic: runs under way",
+    "the control topic: unfinished runs",
     End.LEDGERS,
 )
 
@@ -81,7 +81,7 @@ LEDGER = Leaf(
     (),
     "a ledger: which intervals are complete",
     End.LEDGERS,
-    "an interval that is run again is then written again, for nothing says that it is complete",
+    "an interval that you run again is then written again, because no record says that it is complete",
 )
 
 #: Left by every change that creates or mends them.
@@ -91,5 +91,5 @@ INTERNAL_TOPICS = Leaf(
     (),
     "topics that Connect needs, as a worker creates them",
     End.STAYS,
-    "no command removes a topic of Connect's but 'eos offsets drop-own', with its own plan",
+    "only 'eos offsets drop-own' removes a topic of Connect, with its own plan",
 )

@@ -1,4 +1,4 @@
-"""``eos acl``: who needs which rights, what is missing, and what grants it."""
+"""``eos acl``: checks, explains, grants and revokes rights."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from airflow_eos_provider.redaction import secrets_of
 acl_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Rights (ACLs) for exactly-once: who needs which and why, what is missing; grant and revoke them.",
+    help="Rights (ACLs) for exactly-once: check, explain, grant and revoke them.",
 )
 
 LoginsOption = Annotated[
@@ -60,7 +60,7 @@ LoginsOption = Annotated[
 ]
 
 
-FormOption = Annotated[Form, typer.Option("--form", help="Print the rights for another tool; ends with 0.")]
+FormOption = Annotated[Form, typer.Option("--form", help="Print the rights for another tool; exit code 0.")]
 MissingOption = Annotated[bool, typer.Option("--missing", help="With --form: only rights that are missing.")]
 WhatArgument = Annotated[
     str, typer.Argument(metavar="RULE|PRINCIPAL", help="A principal, or words of a rule: a connector, a name, Write.")
@@ -258,7 +258,7 @@ def _lacking_text(found: Sequence[Finding]) -> str:
 
 def _show_checked(report: AclReport, brokers: str) -> None:
     if not report.has_authorizer:
-        console.print("The brokers have no authorizer: everybody may do everything, and nothing is to be checked.")
+        console.print("The brokers have no authorizer: everybody may do everything, so there is nothing to check.")
         return
     for each in report.findings:
         if each.answer is Answer.ALLOWED:
@@ -268,7 +268,7 @@ def _show_checked(report: AclReport, brokers: str) -> None:
         console.print(f"  By {each.source}: {each.because}.", soft_wrap=True)
         console.print(f"  Without it: {each.rule.without}", soft_wrap=True)
     if report.lacking:
-        console.print("What mends it (or 'eos acl grant'):", style="bold")
+        console.print("Run this to fix it (or 'eos acl grant'):", style="bold")
         for line in kafka_acls_lines([each.rule.acl for each in report.lacking if not each.denials], brokers):
             console.print(line, soft_wrap=True)
     allowed = [each for each in report.findings if each.answer is Answer.ALLOWED]
@@ -278,7 +278,7 @@ def _show_checked(report: AclReport, brokers: str) -> None:
         f"{counted(len(allowed), 'right')} of {len(report.findings)} there" + (f": {sources}." if sources else ".")
     )
     if report.gaps:
-        console.print(Text("Not known whether further rights are needed: see the notes.", "yellow"))
+        console.print(Text("Further rights may be needed: see the notes.", "yellow"))
 
 
 def _show_reached(reached: Mapping[Rule, Sequence[str]]) -> None:

@@ -89,7 +89,7 @@ COMMANDS: Mapping[str, Place] = {
     "drift": Place(
         "cli.drift",
         "drift",
-        "Show what has changed since the last roll: modes, members, files. Changes nothing.",
+        "Show changes since the last roll: modes, members, files. Changes nothing.",
         ("eos drift", "eos drift --mode enabled --watch 60  # until something is found"),
     ),
     "offsets": Place(
@@ -98,22 +98,22 @@ COMMANDS: Mapping[str, Place] = {
         "Source offsets: list, back up, compare, alter, reset, restore, migrate and prune them.",
     ),
     "changes": Place(
-        "cli.changes", "changes_app", "Changes of a group that are no roll, e.g. of offsets: list them, close one."
+        "cli.changes", "changes_app", "Changes of a group other than rolls, e.g. of offsets: list them, close one."
     ),
     "fencing": Place(
         "cli.fencing",
         "fencing_app",
-        "Fencing of source connectors: list rounds that are due and transactions that are held; carry rounds out.",
+        "Fencing of source connectors: list pending rounds and open transactions; carry rounds out.",
     ),
     "transactions": Place(
         "cli.transactions",
         "transactions_app",
-        "Transactions: list, describe and audit them; end one that hangs.",
+        "Transactions: list, describe and audit them; end a hanging one.",
     ),
     "acl": Place(
         "cli.acl",
         "acl_app",
-        "Rights (ACLs) for exactly-once: who needs which and why, what is missing; grant and revoke them.",
+        "Rights (ACLs) for exactly-once: check, explain, grant and revoke them.",
     ),
     "topics": Place("cli.topics", "topics_app", "Internal topics of the group: list, check and create them."),
     "intervals": Place(

@@ -1,4 +1,4 @@
-"""``eos changes``: changes of a group that are no roll, as its journal has them."""
+"""``eos changes``: changes of a group other than rolls, from its journal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from airflow_eos_provider.output import Output, OutputOption, print_document, pr
 changes_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Changes of a group that are no roll, e.g. of offsets: list them, close one.",
+    help="Changes of a group other than rolls, e.g. of offsets: list them, close one.",
 )
 
 

@@ -92,7 +92,7 @@ def _asked(name: str, ask: bool) -> str:
     if not ask:
         raise ConfigurationError(
             f"--client {name} has no value, and there is no terminal to ask for it.",
-            remedy=f"Name a file with --client-file, or set {_variable(name)}; for what is no secret: {name}=VALUE.",
+            remedy=f"Name a file with --client-file, or set {_variable(name)}; if it is no secret: {name}=VALUE.",
         )
     return str(typer.prompt(name, hide_input=True, err=True))
 

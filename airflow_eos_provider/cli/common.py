@@ -137,7 +137,7 @@ def cluster_file(path: Path | None) -> Path:
             if candidate.is_file():
                 return candidate
         raise ConfigurationError(
-            f"No cluster is named, and neither {' nor '.join(map(str, DEFAULT_CLUSTER_FILES))} is here.",
+            f"No cluster is named, and no default file exists: {', '.join(map(str, DEFAULT_CLUSTER_FILES))}.",
             remedy="Name one with --cluster, start a lab with 'eos lab up', or let 'eos discover' propose one.",
         )
     is_path = len(path.parts) != 1 or path.suffix in (".yaml", ".yml") or path.is_file()

@@ -1,7 +1,7 @@
 """What the shell completes from a cluster: ids and names.
 
-There is no place for an error beside the words that are typed, nor the time to wait for one. So what is not found, or
-not soon enough, is not completed.
+A command line that is being typed has no room for an error and no time to wait. So names that are not found, or not
+soon enough, are not completed.
 """
 
 from __future__ import annotations

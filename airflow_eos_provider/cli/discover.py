@@ -113,7 +113,9 @@ def _write_new(path: Path, text: str) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError as error:
-        raise ConfigurationError(f"{path} exists already.", remedy="Name a new file; it was left as it is.") from error
+        raise ConfigurationError(
+            f"{path} exists already.", remedy="Name a new file; this one was not changed."
+        ) from error
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}.") from error
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -144,7 +146,7 @@ def _entry(url: str, found: LocalWorker | None, pid_file: Path | None) -> dict[s
 def _notes(
     local: Mapping[str, LocalWorker | None], pid_files: Mapping[str, Path | None], left_out: set[str]
 ) -> Iterator[str]:
-    yield "Proposed from the members of the group as they are now; read it before you use it."
+    yield "Proposed from the current members of the group; read it before you use it."
     if left_out:
         yield f"Secrets are not written here; add to client yourself: {', '.join(sorted(left_out))}, then chmod 600."
     for url, found in local.items():
@@ -164,8 +166,8 @@ def _notes(
             )
         elif found.pid_file is None:
             yield (
-                f"{worker_id}: no pid file named it, so one is written beside this file; a restart by anything but "
-                "eos makes it stale."
+                f"{worker_id}: no pid file named it, so one is written next to this file; a restart without eos "
+                "makes it stale."
             )
 
 
@@ -174,5 +176,5 @@ def _not_found(url: str) -> str:
     if listener is not None:
         return f"{not_a_worker(port_of(url), listener)}, and no worker's file here names that port"
     if is_on_this_machine(url):
-        return "it is on this machine, but this user may not see its process (run this as its user)"
-    return "it is not on this machine ('--ssh' looks on its own)"
+        return "it is on this machine, but this user may not see its process (run this as the worker's user)"
+    return "it is not on this machine ('--ssh' looks on its machine)"

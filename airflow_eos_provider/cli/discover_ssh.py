@@ -1,4 +1,4 @@
-"""``eos discover --ssh``: what the machines of a group's members tell when they are logged in to."""
+"""``eos discover --ssh``: finds a group's workers on their machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``eos drift``: what has changed in a cluster since the last rollout."""
+"""``eos drift``: changes in a cluster since the last rollout."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def drift(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what has changed since the last roll: modes, members, files. Changes nothing.
+    """Show changes since the last roll: modes, members, files. Changes nothing.
 
     Exit code with --exit-code: 1 if something has changed, 5 if eos cannot tell.
     """

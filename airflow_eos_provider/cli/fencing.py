@@ -1,4 +1,4 @@
-"""``eos fencing``: rounds that are due, and their fencing."""
+"""``eos fencing``: lists pending rounds and carries them out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_eos_provider.cli.change import add_apply, add_list
 fencing_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Fencing of source connectors: list rounds that are due and transactions that are held; carry rounds out.",
+    help="Fencing of source connectors: list pending rounds and open transactions; carry rounds out.",
 )
 add_list(
     fencing_app,

@@ -90,7 +90,7 @@ def check(
     ),
 )
 def sudoers(worker: WorkersOption = None, cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
-    """Print a sudoers file for each machine: it allows the commands of a roll and nothing else. Changes nothing.
+    """Print a sudoers file for each machine: it allows only the commands of a roll. Changes nothing.
 
     eos looks on the machines for the paths of programs and the owners of files. If it cannot reach one, the file says
     what was assumed. Install each file there with 'visudo -f /etc/sudoers.d/eos'.

@@ -164,7 +164,7 @@ def show(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one run: its plan, its slices and what is committed. Changes nothing."""
+    """Show one run: its plan, its slices and its commits. Changes nothing."""
     wanted = _run(run, pipeline)
     found = status(_pipeline(wanted, group, cluster), wanted)
     if found is None:
@@ -327,7 +327,7 @@ def _show_slices(found: RunStatus) -> None:
         known = (
             (f"{measures.bytes:,}", str(measures.task), str(measures.attempt), in_words(measures.seconds))
             if measures is not None
-            else ("", "", "", "not known")
+            else ("", "", "", "unknown")
         )
         shown.add_row(str(number), f"{record.records:,}", *known)
     console.print(shown)
@@ -343,6 +343,4 @@ def _show_verification(found: Verification) -> None:
     if found.holds:
         console.print("  every record is there, once.", style="green")
     else:
-        console.print(
-            "  NOT what was written: records are missing, duplicated, altered or unexpected.", style="bold red"
-        )
+        console.print("  NOT as written: records are missing, duplicated, altered or unexpected.", style="bold red")

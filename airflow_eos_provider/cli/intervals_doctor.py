@@ -72,7 +72,7 @@ def doctor(
             "--executors",
             min=1,
             metavar="N",
-            help="Wait for N executors. Default: spark.executor.instances, or those that start within 3 seconds.",
+            help="Wait for N executors. Default: spark.executor.instances, or the number that starts within 3 seconds.",
         ),
     ] = None,
     timeout: Annotated[float, timeout_option("Time limit of the check of executors.")] = 60.0,

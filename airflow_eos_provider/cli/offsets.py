@@ -1,4 +1,4 @@
-"""``eos offsets``: source offsets as they are in Kafka."""
+"""``eos offsets``: source offsets in Kafka."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def list_(
     cluster: ClusterOption = None,
     where: WhereOption = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also what belongs to no connector that exists: leftovers of deleted ones.")
+        bool, typer.Option("--all", help="Also offsets of connectors that do not exist: leftovers of deleted ones.")
     ] = False,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show source offsets as tasks read them, where each stands, and what Connect's REST API hides. Changes nothing.
+    """Show source offsets as tasks read them, where each is stored, and what Connect's REST API hides. Changes nothing.
 
     Tasks of a connector with its own offsets topic read that one alone; what only the global one has is marked.
     """
@@ -136,13 +136,13 @@ def backup_(
 )
 def diff(
     before: Annotated[Path | None, typer.Argument(help="A backup.", show_default=False)] = None,
-    after: Annotated[Path | None, typer.Argument(help="A later one; default: what stands in Kafka now.")] = None,
+    after: Annotated[Path | None, typer.Argument(help="A later backup; default: the current offsets in Kafka.")] = None,
     own: Annotated[
         str | None,
         typer.Option(
             "--own",
             autocompletion=complete_connector,
-            help="Instead of backups: the global topic and the own topic of this connector.",
+            help="Compare the global topic and the own topic of this connector, instead of backups.",
         ),
     ] = None,
     cluster: ClusterOption = None,

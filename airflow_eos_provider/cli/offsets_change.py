@@ -87,13 +87,13 @@ def alter_(
     ] = None,
     where: WhereOption = None,
     each: Annotated[
-        bool, typer.Option("--all", help="The one offset is for every source partition that has an offset.")
+        bool, typer.Option("--all", help="Set this offset for every source partition that has one.")
     ] = False,
     unlike: Annotated[
         bool,
         typer.Option(
             "--unlike",
-            help="Also an offset whose members, types or source partition are not like those that the connector has.",
+            help="Also an offset whose members, types or source partition differ from the connector's present ones.",
         ),
     ] = False,
     absent: AbsentOption = False,
@@ -106,9 +106,9 @@ def alter_(
 ) -> None:
     """Give source partitions other offsets. Without --plan or --yes: show the plan, change nothing.
 
-    --file has several offsets. --offset is for the source partition of --partition, for each that --where matches, or
-    for --all. An offset is written under the key that the connector's tasks look for, however it is spelt. The
-    connector checks the new offsets first. The other steps are those of 'eos offsets reset'.
+    --file has several offsets. --offset is for the source partition of --partition, for each match of --where, or for
+    --all. An offset is written under the key that the connector's tasks look for, regardless of its spelling. The
+    connector checks the new offsets first. The other steps are the same as in 'eos offsets reset'.
     """
     chosen = [file is not None, partition is not None, where is not None, each]
     if chosen.count(True) != 1 or (file is None) != (offset is not None):
@@ -142,7 +142,7 @@ def restore_(
         ),
     ],
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", show_default=False, help="What 'eos offsets backup' has written.")
+        Path | None, typer.Argument(metavar="FILE", show_default=False, help="A file that 'eos offsets backup' wrote.")
     ] = None,
     source: Annotated[
         str | None,
@@ -154,11 +154,13 @@ def restore_(
         ),
     ] = None,
     each: Annotated[
-        bool, typer.Option("--all", help="Every connector of which the backup has offsets, one after the other.")
+        bool, typer.Option("--all", help="Every connector with offsets in the backup, one after the other.")
     ] = False,
     from_elsewhere: Annotated[
         bool,
-        typer.Option("--from-elsewhere", help="Even if it is of another group, Kafka cluster or topic of that name."),
+        typer.Option(
+            "--from-elsewhere", help="Even if the backup is from another group, Kafka cluster or topic of that name."
+        ),
     ] = False,
     absent: AbsentOption = False,
     plan: PlanOption = None,
@@ -168,7 +170,7 @@ def restore_(
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Set a connector's offsets to those of a backup, or of another connector. Without --plan or --yes: plan only.
+    """Set a connector's offsets from a backup, or from another connector. Without --plan or --yes: plan only.
 
     Offsets that came after the backup are removed. With --from, the other connector keeps its offsets; with --from and
     FILE, the backup may be of another group. The steps are the same as for 'eos offsets reset'. With --all, every plan
@@ -200,7 +202,7 @@ def restore_(
 def _restore_all(command: _Command, saved: Path, request: Callable[[str], OffsetsRequest]) -> None:
     names, gone = command.existing(backup.read(saved).connectors_with_offsets())
     if gone:
-        console.print(f"Left alone, since they do not exist: {', '.join(gone)}.", soft_wrap=True)
+        console.print(f"Skipped, because they do not exist: {', '.join(gone)}.", soft_wrap=True)
     if not names:
         console.print("Nothing to do: the backup has no offset of a connector that exists.")
     if command.yes:
@@ -211,13 +213,13 @@ def _restore_all(command: _Command, saved: Path, request: Callable[[str], Offset
         except EosError as error:
             done = f"restored: {', '.join(names[:index])}; " if index else ""
             report_line(f"{name}: see the error. {done}not begun: {', '.join(names[index + 1 :]) or 'none'}.")
-            report_line("Restore what is left by name: with --all the others would be moved back once more.")
+            report_line("Restore the rest by name: --all would also restore the finished ones again.")
             raise error
 
 
 def prune_(
     connector: Annotated[
-        str | None, typer.Argument(help="One connector that is deleted; default: every one that has left offsets.")
+        str | None, typer.Argument(help="One deleted connector; default: every deleted connector that left offsets.")
     ] = None,
     plan: PlanOption = None,
     yes: YesOption = False,
@@ -226,11 +228,11 @@ def prune_(
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove the offsets of connectors that are deleted: one that is made anew under the name would go on there.
+    """Remove the offsets of deleted connectors. Otherwise a new connector of the same name would continue from them.
 
-    Without --plan or --yes: show the plans, and what else such connectors have left; change nothing. A transaction that
-    one has left open is ended. Only the global topic is looked through; an own topic that no connector names any more
-    is better deleted as a whole, with Kafka's own tools.
+    Without --plan or --yes: show the plans, and other leftovers of such connectors; change nothing. Transactions that
+    they left open are ended. Only the global topic is searched. If no connector names an own topic any longer, delete
+    the topic with Kafka's own tools.
     """
     if connector is None and plan is not None:
         raise typer.BadParameter("a hash is of one connector: name it")
@@ -321,7 +323,7 @@ class _Command:
                 raise PlanMovedError(
                     f"The plan of 'eos offsets {what}' is {plan.short_hash}, and not {self.plan_hash}: the "
                     f"connector or its offsets were changed since{last}, or another change was asked for.",
-                    remedy="Look at the plan again, without --plan.",
+                    remedy="Run it without --plan to see the new plan.",
                 )
             journal = change_journal(
                 session.kafka, session.cluster.group_id, actor=actor(), reason=self.reason, report=report_line

@@ -57,7 +57,8 @@ ToOption = Annotated[
     ),
 ]
 DowntimeOption = Annotated[
-    bool, typer.Option("--allow-downtime", help="Roll even if no other worker can take over the tasks meanwhile.")
+    bool,
+    typer.Option("--allow-downtime", help="Roll even if no other worker can take over the tasks during a restart."),
 ]
 GateTimeoutOption = Annotated[
     float | None,
@@ -302,7 +303,7 @@ def keep(made: Plan) -> None:
     except OSError as error:
         warn(
             f"the plan is not kept, because {PLANS_FOLDER.absolute()} cannot be written ({error.strerror}). You can "
-            "apply it; but if the cluster changes before, eos cannot say what has changed."
+            "apply it; but if the cluster changes first, eos cannot show the difference."
         )
 
 

@@ -1,4 +1,4 @@
-"""``eos preflight --to-version``: what an older Kafka Connect does not know."""
+"""``eos preflight --to-version``: checks a downgrade to an older Kafka Connect."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _show(look: DowngradeLook, found: list[DowngradeFinding]) -> None:
     shown = table(f"{look.group_id}: to Kafka Connect {look.to_version}")
     for column in ("worker", "runs", "exactly-once"):
         shown.add_column(column, overflow="fold")
-    words = {True: "yes", False: "no", None: "not known"}
+    words = {True: "yes", False: "no", None: "unknown"}
     for worker in look.workers:
         shown.add_row(worker.worker_id, worker.version or "no answer", words[worker.exactly_once])
     console.print(shown)
@@ -62,4 +62,4 @@ def _show(look: DowngradeLook, found: list[DowngradeFinding]) -> None:
         if one.remedy:
             console.print(Text(f"  What to do: {one.remedy}"), soft_wrap=True)
     if all(one.effect.is_accepted for one in found):
-        console.print("Nothing is lost, delivered again, or fails by what can be seen here.")
+        console.print("As far as eos can see, nothing is lost, delivered again, or fails.")

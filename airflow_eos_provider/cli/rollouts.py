@@ -403,7 +403,7 @@ def _restart(step: Step) -> str:
     moments = restart_moments(step)
     if step.announced_at is None or not moments:
         return ""
-    words = [f"{what} {'at a time not known' if at is None else _moment(at)}" for what, at in moments.items()]
+    words = [f"{what} {'at an unknown time' if at is None else _moment(at)}" for what, at in moments.items()]
     return f"restart announced {_moment(step.announced_at)}, {', '.join(words)}"
 
 

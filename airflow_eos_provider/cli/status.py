@@ -92,7 +92,7 @@ def _show_group(observation: Observation) -> None:
     delay_ms = max((m.assignment.delay_ms for m in group.members if m.assignment), default=0)
     held = f"runs ({delay_ms / 1000:.0f} s at the last rebalance)" if delay_ms else "none runs"
     is_known = any(worker.facts.properties for worker in observation.workers)
-    longest = f"up to {observation.rebalance_delay_ms / 1000:.0f} s" if is_known else "not known how long"
+    longest = f"up to {observation.rebalance_delay_ms / 1000:.0f} s" if is_known else "for an unknown time"
     console.print(f"  rebalance delay: {held}; {longest} when a worker leaves")
 
 

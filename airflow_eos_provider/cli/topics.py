@@ -1,4 +1,4 @@
-"""``eos topics``: a group's internal topics listed, checked, created and mended."""
+"""``eos topics``: lists, checks, creates and fixes a group's internal topics."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ topics_app = typer.Typer(
 
 
 def check(*, cluster: Path | None, output: Output | None, as_json: bool, **given: Any) -> None:
-    """Check the three internal topics and every connector's own. Changes nothing; exit code 1 if a check does not hold.
+    """Check the three internal topics and every connector's own. Changes nothing; exit code 1 if a check fails.
 
-    Whether they exist; that they are compacted alone; their partitions, replicas and settings against the workers'
-    files and the brokers; and who else writes to them. Own topics in other Kafka clusters are checked there. Exit code
-    6 if no worker answers, or no broker of such a cluster, so that own topics are not known; 3 if one is refused.
+    Checks that they exist and are only compacted; their partitions, replicas and settings against the workers' files
+    and the brokers; and whether others write to them. Own topics in other Kafka clusters are checked there. Exit code 6
+    if own topics are unknown, because no worker or no broker of such a cluster answers; 3 if one is refused.
     """
     request = read_request(TopicsRequest, given)
     with ConnectSession(load_cluster(cluster)) as session:

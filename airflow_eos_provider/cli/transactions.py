@@ -1,4 +1,4 @@
-"""``eos transactions``: what is open, what hangs, and its end."""
+"""``eos transactions``: lists transactions, and ends a hanging one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SHOWN = 3
 transactions_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Transactions: list, describe and audit them; end one that hangs.",
+    help="Transactions: list, describe and audit them; end a hanging one.",
 )
 
 
@@ -82,7 +82,12 @@ def list_(
     ] = None,
     longer_than: Annotated[
         float,
-        typer.Option("--longer-than", min=0.0, metavar="SECONDS", help="With --watch: report what is open for longer."),
+        typer.Option(
+            "--longer-than",
+            min=0.0,
+            metavar="SECONDS",
+            help="With --watch: report transactions that are open for longer.",
+        ),
     ] = 30.0,
     everyone: Annotated[bool, typer.Option("--all", help="The whole Kafka cluster, not only this group.")] = False,
     exit_code: ExitCodeOption = False,
@@ -124,7 +129,7 @@ def _list(
             return
         expiration = id_expiration_seconds(session.kafka)
     if not found:
-        console.print("No transactional id of that kind is known to the brokers.")
+        console.print("The brokers know no transactional id of that kind.")
         return
     wide = output is Output.WIDE
     shown = table()
@@ -215,7 +220,7 @@ def _show_readers(readers: ReadersLook, place: Place, indent: str) -> None:
 
 def _show_unseen(readers: ReadersLook) -> None:
     for why in readers.unknown:
-        console.print(f"Who waits is not known of all: {why}", style="yellow", soft_wrap=True)
+        console.print(f"The list of waiting readers may be incomplete: {why}", style="yellow", soft_wrap=True)
 
 
 def _list_hanging(
@@ -265,9 +270,11 @@ def _show_hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: R
         some = list(look.unknown.items())[:_SHOWN]
         why = ", ".join(f"{topic}-{partition}: {reason}" for (topic, partition), reason in some)
         more = " …" if len(look.unknown) > _SHOWN else ""
-        console.print(f"Not known of {counted(len(look.unknown), 'partition')}: {why}{more}", soft_wrap=True)
+        console.print(f"Not checked: {counted(len(look.unknown), 'partition')}: {why}{more}", soft_wrap=True)
     if look.hidden:
-        console.print(f"Not known of {look.hidden}; --topic names those that matter.", style="yellow", soft_wrap=True)
+        console.print(
+            f"Not checked: {look.hidden}; name the topics that matter with --topic.", style="yellow", soft_wrap=True
+        )
     if not look.hanging and look.is_whole:
         console.print("No transaction hangs.")
 

@@ -1,4 +1,4 @@
-"""``eos transactions audit``: what holds readers up, which ids are about to expire, and who collides."""
+"""``eos transactions audit``: finds transactions that block readers, ids about to expire, and conflicts of groups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def audit_(
         typer.Option(
             "--beside",
             metavar="NAME|PATH",
-            help="Another Connect cluster of the same Kafka cluster, whose workers' files say its topics; may be "
+            help="Another Connect cluster of the same Kafka cluster, with its topics in its workers' files; may be "
             "repeated.",
         ),
     ] = None,
@@ -53,7 +53,7 @@ def audit_(
         typer.Option(
             "--days-before",
             min=0.0,
-            help="Or so many days before it is over, whichever comes first; not in its first half.",
+            help="Or this many days before it ends, whichever comes first; never in its first half.",
         ),
     ] = DEFAULT_LIMITS.days_before,
     cluster: ClusterOption = None,
@@ -62,9 +62,9 @@ def audit_(
 ) -> None:
     """Look for hanging and overdue transactions, lost markers, ids near their expiration, collisions. Changes nothing.
 
-    On the whole Kafka cluster; ids near their expiration are those of this group's tasks. --topic limits where hanging
-    ones are looked for, such as to topics that one may read. Exit code 1 if something is found, else 5 if something
-    could not be seen.
+    On the whole Kafka cluster; for ids near their expiration, only this group's tasks. --topic limits the search for
+    hanging transactions, for example to topics that you may read. Exit code 1 if something is found, or 5 if something
+    could not be checked.
     """
     limits = Limits(longer_than, idle_part, days_before)
     others = [load_cluster(each) for each in beside or ()]

@@ -1,4 +1,4 @@
-"""``eos transactions list --watch``: what changes from look to look."""
+"""``eos transactions list --watch``: prints the changes between polls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STYLES = {
 
 TopicsOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", help="Only this topic; may be repeated. Default: every topic that one may see."),
+    typer.Option("--topic", help="Only this topic; may be repeated. Default: every topic that you may see."),
 ]
 
 

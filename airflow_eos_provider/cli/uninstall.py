@@ -1,4 +1,4 @@
-"""``eos uninstall``: what this package has left of a group, and its removal."""
+"""``eos uninstall``: shows and removes what this package has left of a group."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def uninstall(
         bool,
         typer.Option(
             "--ledgers",
-            help="Also the interval runs' control topic and ledgers: what is complete is then not known any more, and "
-            "would be delivered again.",
+            help="Also the interval runs' control topic and ledgers: eos then no longer knows which intervals are "
+            "complete, and would deliver them again.",
         ),
     ] = False,
     group: GroupOption = DEFAULT_GROUP_ID,
@@ -44,9 +44,9 @@ def uninstall(
 ) -> None:
     """Show what this package has left of a group, in Kafka and in files; with --plan, remove it.
 
-    Removed are the group's journal, backups of workers' files, what killed commands have left beside them, and the
-    plans shown in this directory. Connect's own topics are never touched. Refused while a roll, a change or a restart
-    is under way or was not finished; with --ledgers also while an interval run is.
+    Removes the group's journal, backups of workers' files, leftovers of killed commands next to them, and the plans
+    shown in this directory. Never touches Connect's own topics. Refused while a roll, a change or a restart is running
+    or unfinished; with --ledgers also while an interval run is.
     """
     require_enough_digits(plan)
     with ConnectSession(load_cluster(cluster)) as session:

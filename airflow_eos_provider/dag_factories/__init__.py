@@ -1,4 +1,4 @@
-"""DAGs as functions, so that whoever installs the wheel has them; a file in a DAG folder is a few lines."""
+"""DAGs as functions of the installed package, so that a file in a DAG folder is a few lines."""
 
 from __future__ import annotations
 

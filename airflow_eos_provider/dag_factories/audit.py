@@ -1,4 +1,4 @@
-"""The DAG that looks for drift in a Kafka Connect cluster, twice a minute, and at its transactions."""
+"""The DAG that checks a Kafka Connect cluster for drift, twice a minute, and its transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The DAG that closes a roll or a change which was left open: plan, approval, end."""
+"""The DAG that closes an unfinished roll or change: plan, approval, end."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from airflow_eos_provider.operators.connect_close import ConnectCloseOperator, C
 SUBJECT = "Approve that a roll or a change is closed"
 
 DOC = """
-### A roll or a change closed that was left open, in the Kafka Connect cluster of connection `{conn_id}`
+### Close an unfinished roll or change of the Kafka Connect cluster of connection `{conn_id}`
 
-A roll, or a change of offsets or topics, that was begun and not finished keeps the group from any other. **It is better
-finished**: clear the failed task of the run that has begun it. Close it only if that is not wanted any more.
+An unfinished roll, or change of offsets or topics, blocks every other change of the group. **Finish it if you can**:
+clear the failed task of the run that began it. Close it only if you no longer want it.
 
-Shows how far it has come, and whether the workers that are half done answer; asks a person under **Required actions**;
-then closes it in the journal. It is never taken up again. Nothing else is touched: a connector stays stopped if it was
-stopped, workers stay in the modes that they have. Look at both before, on the page *Exactly once*.
+Shows how far it has come, and whether half-done workers answer; asks a person under **Required actions**; then closes
+it in the journal. It can never be resumed. Nothing else changes: a stopped connector stays stopped, and workers keep
+their modes. Check both first, on the page *Exactly once*.
 
 * Only to look: start a run and reject its plan.
 * Nothing is open: the run skips the rest.
-* A roll is still carried out: it is asked to stop before its next action, for good, as `eos rollout abort` does.
-* A change is still carried out: the run fails and names it. Changes are short; start another run.
-* **Take over** asks nobody: who carries it out is fenced. It is for a controller that hangs.
+* A roll is still running: it is asked to stop for good before its next action, like `eos rollout abort`.
+* A change is still running: the run fails and names it. Changes are short; start another run.
+* **Take over** asks nobody: the current controller is fenced. Use it if that controller hangs.
 """
 
 
@@ -54,7 +54,7 @@ def close_dag(
     :param dag_id: the DAG's id; one for each cluster.
     :param pool: pool of all tasks; not the one of the rolls, in which what hangs may keep the only slot.
     :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
-    :param four_eyes: whoever has started a run may not approve its plan; see ``docs/connect/security.md``.
+    :param four_eyes: the user who started a run may not approve its plan; see ``docs/connect/security.md``.
     :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
     :param tags: the DAG's tags.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
@@ -68,11 +68,11 @@ def close_dag(
                 title="Which",
                 type=["null", "string"],
                 description="The id of the roll or change, or its beginning, such as 20261121T2336; empty: the only "
-                "one that is open. The page Exactly once has the ids.",
+                "open one. The page Exactly once shows the ids.",
             ),
             **run_params("not wanted any more", "it is closed and not finished"),
         },
-        description=f"Close what was left open in the Kafka Connect cluster of {conn_id}",
+        description=f"Close an unfinished roll or change of the Kafka Connect cluster of {conn_id}",
         doc=DOC.format(conn_id=conn_id),
         tags=tags,
     ) as dag:

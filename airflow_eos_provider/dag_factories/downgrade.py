@@ -17,15 +17,15 @@ from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 SUBJECT = "Approve the downgrade of a Kafka Connect cluster: exactly-once is given up"
 
 DOC = """
-### The way back for the Kafka Connect cluster of connection `{conn_id}`: {way}
+### Downgrade of the Kafka Connect cluster of connection `{conn_id}`: {way}
 
-One worker at a time, each through the same gate as on the way up. **Exactly-once is given up with the first worker
-that leaves `enabled`**; from then on records may come twice. Nothing is lost: each worker's file gets
-`isolation.level=read_committed` along with its mode, because a worker that is not enabled otherwise takes the offsets
-of a transaction that was never committed for progress. Before each roll a person sees the plan and approves it under
-**Required actions**; what is approved is what is applied.
+Rolls one worker at a time, through the same gate as an upgrade. **Exactly-once is given up with the first worker
+that leaves `enabled`**; from then on records may be duplicated. Nothing is lost: each worker's file gets
+`isolation.level=read_committed` along with its mode, because a worker that is not enabled would
+otherwise use the offsets of a transaction that was never committed. Before each roll a person reviews the plan and
+approves it under **Required actions**; exactly the approved plan is applied.
 
-If you start it again in the middle, it skips the steps that are finished. If you reject a plan, all tasks after it are
+If you start it again halfway, it skips the finished steps. If you reject a plan, all tasks after it are
 skipped. A plan that is not answered in time fails the run. Either way nothing is changed.
 """
 
@@ -66,7 +66,7 @@ def downgrade_dag(
     way = [Mode.ENABLED, *modes]
     if not modes or not all(above.is_above(below) for above, below in zip(way, modes, strict=False)):
         raise ConfigurationError(
-            f"The steps {', '.join(steps) or '(none)'} do not lead down from enabled.",
+            f"The steps {', '.join(steps) or '(none)'} are not a downgrade from enabled.",
             expected="disabled, or preparing, or preparing and disabled",
         )
     with triggered_dag(

@@ -16,13 +16,13 @@ from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 DOC = """
 ### Interval runs of the pipeline `{pipeline}`
 
-Each run writes one data interval into Kafka exactly once, slice by slice; its asset has an event when it is complete.
+Each run writes one data interval into Kafka exactly once, slice by slice; its asset gets an event when it is complete.
 
 * **Backfill** as you like: intervals do not fence one another, so they may run in parallel and in any order.
-* **Clear** a finished run: it is a quick no-op, for the ledger in Kafka says that the interval is complete.
-* **Retry** of a failed run: it goes on with the slices that are left.
-* **Triggered manually** it has no data interval: give `interval` in the form (`start/end`, ISO 8601 with offsets).
-* Writing an interval once more on purpose is a **revision**: give `revision` 2, 3 … in the form.
+* **Clear** a finished run: it is a quick no-op, because the ledger in Kafka says that the interval is complete.
+* **Retry** of a failed run: it continues with the remaining slices.
+* **Triggered manually**, a run has no data interval: give `interval` in the form (`start/end`, ISO 8601 with offsets).
+* To write an interval again on purpose, use a **revision**: give `revision` 2, 3 … in the form.
 """
 
 

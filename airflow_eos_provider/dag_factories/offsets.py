@@ -24,19 +24,19 @@ SUBJECT = "Approve a change of source offsets"
 DOC = """
 ### Source offsets of the Kafka Connect cluster of connection `{conn_id}`
 
-Shows what would be written, asks a person under **Required actions**, then stops the connector, fences its
-transactional ids, writes the offsets in one transaction, reads them back and gives the connector its state again.
-What is approved is what is applied: if the connector or its offsets have moved since, nothing is written.
+Shows the plan, asks a person under **Required actions**, then stops the connector, fences its transactional ids,
+writes the offsets in one transaction, reads them back and restores the connector's state. Exactly the approved plan is
+applied: if the connector or its offsets have changed since, nothing is written.
 
-* *Clear* a failed `change`: it goes on where it stopped, and writes nothing twice.
+* *Clear* a failed `change` to resume it; it writes nothing twice.
 * If you reject a plan, all tasks after it are skipped. A plan that is not answered in time fails the run. Nothing is
   changed.
 """
 
 _ACTIONS = {
     Verb.ALTER: "sets the offsets that are given",
-    Verb.RESET: "removes offsets, so that the connector begins anew",
-    Verb.RESTORE: "brings the offsets to what a backup has, and removes what came since",
+    Verb.RESET: "removes offsets, so that the connector starts from the beginning",
+    Verb.RESTORE: "sets the offsets to those in a backup, and removes newer ones",
     Verb.MIGRATE: "moves the offsets into another topic",
     Verb.COPY: "takes the offsets of another connector",
     Verb.PRUNE: "removes what a deleted connector has left",
@@ -60,11 +60,11 @@ def offsets_dag(
 
     :param conn_id: a connection of type ``kafka_connect``.
     :param dag_id: the DAG's id; one for each cluster.
-    :param action: ``alter``, ``reset``, ``restore``, ``migrate``, ``copy`` or ``prune``: the only one that runs of this
-        DAG can do; without it the form asks.
-    :param pool: pool of all tasks; the lease in Kafka keeps two changes of a group apart, whoever starts them.
+    :param action: ``alter``, ``reset``, ``restore``, ``migrate``, ``copy`` or ``prune``: the only action of this DAG's
+        runs; without it the form asks.
+    :param pool: pool of all tasks; the lease in Kafka prevents two changes of a group at once.
     :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
-    :param four_eyes: whoever has started a run may not approve its plan; see ``docs/connect/security.md``.
+    :param four_eyes: the user who started a run may not approve its plan; see ``docs/connect/security.md``.
     :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
     :param config_topic: the workers' ``config.storage.topic``; needed where their properties files cannot be read.
     :param offsets_topic: the workers' ``offset.storage.topic``; likewise.
@@ -122,7 +122,7 @@ def _form(actions: list[str]) -> dict[str, Param]:
         ),
         "where": _text(
             "Reset, or alter to one offset: only these source partitions",
-            'Those with these members, as a JSON object: {"filename": "in.txt"}; empty for all.',
+            'Source partitions with these members, as a JSON object: {"filename": "in.txt"}; empty for all.',
         ),
         "offsets": _text(
             "Alter: the new offsets",
@@ -133,8 +133,8 @@ def _form(actions: list[str]) -> dict[str, Param]:
             False,
             title="Alter: unlike the present offsets",
             type="boolean",
-            description="On: also an offset whose members, types or source partition are not like those that the "
-            "connector has.",
+            description="On: also an offset whose members, types or source partition differ from the connector's "
+            "present ones.",
         ),
         "absent": Param(
             False,
@@ -151,8 +151,8 @@ def _form(actions: list[str]) -> dict[str, Param]:
             False,
             title="Restore: from elsewhere",
             type="boolean",
-            description="On: also a backup of another group or Kafka cluster, or of a topic that was deleted since and "
-            "made anew.",
+            description="On: also a backup of another group or Kafka cluster, or of a topic that was deleted and "
+            "recreated since.",
         ),
         "source": _text(
             "Copy: from this connector",
@@ -163,7 +163,7 @@ def _form(actions: list[str]) -> dict[str, Param]:
             title="Migrate: to",
             type="string",
             enum=["own", "global"],
-            description="own: a topic of the connector's own; global: the one that the workers' connectors share.",
+            description="own: a topic of the connector's own; global: the topic that the workers' connectors share.",
         ),
         "topic": _text("Migrate: the own topic", "Its name; empty for <group>-<connector>-offsets."),
     }

@@ -1,5 +1,4 @@
-"""What the DAGs have in common that change a cluster: how they run, a run's parameters, their approvals; and plan,
-approval, roll and proof of each step of a roll."""
+"""Shared parts of the DAGs that change a cluster: how they run, their parameters and approvals, the steps of a roll."""
 
 from __future__ import annotations
 
@@ -72,9 +71,8 @@ def run_params(reason: str, what: str) -> dict[str, Param]:
             False,
             title="Take over",
             type="boolean",
-            description="Off: a change that another controller carries out is left alone. On: that controller is "
-            "fenced before its lease ends, because it hangs; one that is only slow is stopped, too. The journal keeps "
-            "that.",
+            description="Off: leaves a change of another controller alone. On: fences that controller before its "
+            "lease ends, because it hangs; a controller that is only slow is stopped, too. The journal records it.",
         ),
     }
 
@@ -92,7 +90,7 @@ def reason_param(reason: str, what: str) -> dict[str, Param]:
             type="string",
             minLength=1,
             maxLength=REASON_CHARACTERS,
-            description=f"Why {what}, such as a ticket, CHG-4711; it is shown to whoever approves, and kept.",
+            description=f"Why {what}, such as a ticket, CHG-4711; shown to the approver, and stored in the journal.",
         )
     }
 
@@ -115,7 +113,7 @@ def chain_change(
     :param common: arguments of both.
     :param approval: arguments of the approval.
     :param plan: arguments of the plan alone; and of the change alone.
-    :param takes_over: whether the form asks for it; then it is shown to whoever approves.
+    :param takes_over: whether the form asks for it; then it is shown to the approver.
     """
     taking: dict[str, Any] = {"take_over": TAKE_OVER} if takes_over else {}
     planned = plans(task_id="plan", pre_execute=refuse_unknown_conf, **common, **(plan or {}))

@@ -19,15 +19,15 @@ STEPS = (Mode.PREPARING, Mode.ENABLED)
 DOC = """
 ### Exactly-once source support for the Kafka Connect cluster of connection `{conn_id}`
 
-Takes every worker from `disabled` over `preparing` to `enabled`, one worker at a time, as KIP-618 demands.
-First every worker and the brokers are asked what exactly-once does to each connector; what blocks ends the run.
-Before each of the two rolls a person sees the plan (what changes, and each worker's predicted task downtime)
-and approves it under **Required actions**. What is approved is what is applied: if the cluster has moved since, the
+Takes every worker from `disabled` through `preparing` to `enabled`, one worker at a time, as KIP-618 requires.
+First, a preflight checks what exactly-once does to each connector; a finding that blocks ends the run.
+Before each of the two rolls a person reviews the plan (the changes, and each worker's predicted task downtime)
+and approves it under **Required actions**. Exactly the approved plan is applied: if the cluster has changed since, the
 roll refuses and nothing is changed.
 
-* If you start it again in the middle, it skips the steps that are finished, and verifies a cluster that is enabled.
-* A roll that fails at a worker puts that worker's file back and stops. Remove the cause, then clear the roll's task.
-* *Mark failed* on a roll: no further worker is touched, the cluster stays as it is. Clear the task to go on.
+* If you start it again halfway, it skips the finished steps, and verifies a cluster that is enabled.
+* A roll that fails at a worker restores that worker's file and stops. Remove the cause, then clear the roll's task.
+* *Mark failed* on a roll: no further worker is touched, and the cluster keeps its state. Clear the task to resume.
 * If you reject a plan, all tasks after it are skipped. A plan that is not answered in time fails the run. Nothing is
   changed.
 """

@@ -400,8 +400,8 @@ def _require_no_host_commands(extra: Mapping[str, Any]) -> None:
 def _refuse_host_commands(found: Collection[str]) -> None:
     if found and not conf.getboolean("eos", HOST_COMMANDS_OPTION, fallback=False):
         raise ConfigurationError(
-            "The extra names commands, files or processes of the Airflow worker's machine, or of one that it logs in "
-            f"to ({', '.join(sorted(found))}): every user who may edit the connection could run any command there.",
+            "The extra names commands, files or processes of the Airflow worker's machine, or of a machine it logs "
+            f"in to ({', '.join(sorted(found))}): every user who may edit the connection could run any command there.",
             expected="worker entries with url only, or a cluster_file",
             remedy="Write the description into a file on the Airflow workers and name it as cluster_file. To allow it "
             f"in connections all the same: [eos] {HOST_COMMANDS_OPTION} = True "

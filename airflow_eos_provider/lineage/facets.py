@@ -1,4 +1,4 @@
-"""The facets of this package; their fields are public, as whoever reads lineage keeps them."""
+"""The facets of this package. Their fields are public, because lineage backends store them."""
 
 from __future__ import annotations
 

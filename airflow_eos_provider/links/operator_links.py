@@ -1,7 +1,7 @@
-"""The buttons that Airflow shows beside a task (*extra links*).
+"""The buttons that Airflow shows for a task (*extra links*).
 
-Airflow asks for them in the task's own process at its end and keeps what they say. What is known earlier is kept by
-:func:`show`, so that the button is there while the task runs. A link that cannot be made is left out; it fails nothing.
+Airflow asks for them in the task's own process at its end and keeps their answers. :func:`show` keeps a
+link earlier, so that its button appears while the task runs. A link that cannot be made is left out; it fails nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Addresses of the views of the page "Exactly once" (``ui``), and those of other systems that may be shown as links."""
+"""Addresses of the views of the page "Exactly once" (``ui``), and other addresses that may be shown as links."""
 
 from __future__ import annotations
 

@@ -40,5 +40,5 @@ def drift_message(context: Any) -> str:
     """The message of one failed audit: what was found, what to do, and where to read more."""
     lines = [str(context.get("exception") or "The audit of a Kafka Connect cluster has failed; its log says why.")]
     lines += task_lines(context, "Audit")
-    lines.append("'eos drift' looks again, so does 'eos transactions audit', and 'eos status' shows the whole cluster.")
+    lines.append("'eos drift' and 'eos transactions audit' check again; 'eos status' shows the whole cluster.")
     return "\n".join(lines)

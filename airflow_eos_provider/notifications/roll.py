@@ -36,7 +36,7 @@ def roll_message(context: Any) -> str:
     lines += task_lines(context, "Task")
     if conn_id:
         lines.append(f"History of the cluster: {history_url(conn_id)}")
-    lines.append("'eos rollout show' shows what the journal has of it; clear the task to go on.")
+    lines.append("'eos rollout show' shows its journal; clear the task to resume.")
     return "\n".join(lines)
 
 
@@ -44,9 +44,9 @@ def _headline(error: BaseException | None) -> str:
     if isinstance(error, GateFailedError):
         return "A worker did not pass its gate. No further worker is touched; the message says how this one is now."
     if isinstance(error, StopRequestedError):
-        return "The roll has stopped as it was asked to; every worker is left as it is."
+        return "The roll has stopped as requested; no further worker is touched."
     if isinstance(error, RolloutPausedError):
-        return "The roll has paused: it is not known whether going on is safe. Every worker is left as it is."
+        return "The roll has paused: eos cannot tell whether continuing is safe. No further worker is touched."
     return "A task of a roll has failed; no further worker is touched."
 
 

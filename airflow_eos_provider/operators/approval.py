@@ -8,11 +8,11 @@ Airflow 3.3.2 loses answers that come at once, in two ways; both were seen in on
   moves with the task instance to the next try. So this operator has retries, and a next try does not ask again: it
   lets a trigger read the answer, after a wait that keeps it out of the same race.
 * The answer and the parking of the task cross each other. Row locks forbid that, but SQLite has none: the task is
-  parked with its answer beside it and is not looked at. So the task is parked with a deadline, at which the scheduler
+  parked although its answer exists, and is not checked. So the task is parked with a deadline, at which the scheduler
   looks for an answer (``check_awaiting_input_timeouts``); if there is none, the task parks itself again.
 
 An answer counts only for the plan that was shown. What was asked is kept in the task state store, written *after* the
-question was put: a question that clears an older answer away can so never be mistaken for one that was answered.
+question was put. So a question that clears an older answer is never mistaken for an answered question.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def approval_body(plan: Approvable, reason: str, requester: str | None = None, *
     if requester:
         lines += ["", f"Asked by: {code_span(requester)}"]
     if reason:
-        lines += ["", f"Reason, in the words of whoever asks: {code_span(reason, REASON_CHARACTERS)}"]
+        lines += ["", f"Reason given: {code_span(reason, REASON_CHARACTERS)}"]
     return "\n".join(lines)
 
 

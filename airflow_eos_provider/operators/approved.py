@@ -65,13 +65,13 @@ def require_approved(approval: object, plan_hash: str) -> None:
         return
     if not isinstance(approval, Mapping):
         raise AirflowFailException(
-            f"Plan {plan_hash} is not approved: a person has rejected it, or none has answered the task that asks. "
-            "Marking it as success is no approval. Nothing was changed. Start a new run and answer there; or leave the "
-            "operator's parameter approval out, if nobody is to be asked."
+            f"Plan {plan_hash} is not approved: it was rejected, or nobody has answered the task that asks. Marking "
+            "that task as success is no approval. Nothing was changed. Start a new run and answer there; or omit the "
+            "operator's parameter approval to apply plans without asking."
         )
     if approval.get("plan_hash") != plan_hash:
         raise AirflowFailException(
-            f"Plan {plan_hash} is not the one that was approved ({approval.get('plan_hash')}). "
+            f"Plan {plan_hash} is not the approved one ({approval.get('plan_hash')}). "
             "Nothing was changed. Start a new run."
         )
 

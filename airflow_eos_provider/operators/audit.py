@@ -1,4 +1,4 @@
-"""What the audits have in common: they look once, fail with what was found, and know what is news."""
+"""Common code of the audits: check once, fail with the findings, and tell new findings from known ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators of changes, made from their declarations: one plans, one carries out what was approved.
+"""The operators of changes, made from their declarations: one plans, one carries out the approved plan.
 
 A named operator is a subclass with nothing but the change; its parameters are the fields of the change's request.
 """

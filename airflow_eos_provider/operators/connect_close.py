@@ -1,4 +1,4 @@
-"""Operators that close a roll or a change which was begun and never finished: plan, then what was approved."""
+"""Operators that close an unfinished roll or change: plan, then carry out the approved plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class _CloseOperator(BaseOperator):
     """What both operators share.
 
-    :param which: the id of the roll or change, or its beginning; empty: the only one that is open.
+    :param which: the id of the roll or change, or its beginning; empty: the only open one.
     :param take_over: fence a controller that carries it out, rather than ask its roll to stop; a template gives the
         words ``True`` or ``False``.
     :param conn_id: a connection of type ``kafka_connect``.
@@ -51,9 +51,9 @@ class _CloseOperator(BaseOperator):
 
 
 class ConnectClosePlanOperator(_CloseOperator):
-    """Plan to close what was left open, or to stop a roll for good that is carried out. Nothing is changed.
+    """Plan to close an unfinished roll or change, or to stop a running roll for good. Nothing is changed.
 
-    Of a roll, the workers that are half done are asked whether they answer, for whoever approves.
+    For a roll, it asks the half-done workers, so that the approver sees whether they answer.
 
     :returns: the plan, as :class:`~airflow_eos_provider.operators.shown_plan.ShownDocument` gives it.
     :raises AirflowSkipException: nothing of the group is open.
@@ -67,8 +67,8 @@ class ConnectClosePlanOperator(_CloseOperator):
             if len(document.lines) > MOST_LINES:
                 raise RefusedError(
                     f"The plan has {len(document.lines):,} lines, more than an approver can be shown ({MOST_LINES}).",
-                    remedy="Start a run that does less at a time: for some connectors, or with one rule for all ids of "
-                    "a connector.",
+                    remedy="Start a run with a smaller plan: for some connectors, or with one rule for all ids of a "
+                    "connector.",
                 )
         self.log.info("Plan %s", document.hash)
         for line in document.lines:
@@ -91,7 +91,7 @@ class ConnectClosePlanOperator(_CloseOperator):
 
 
 class ConnectCloseOperator(_CloseOperator):
-    """Close it as approved. It is never taken up again; no worker and no connector is touched.
+    """Close it as approved. It can never be resumed; no worker and no connector is touched.
 
     A roll that is carried out stops before its next action, which is waited for.
 

@@ -1,4 +1,4 @@
-"""The audit of a Connect cluster: a task that fails with what has drifted and what to do about it."""
+"""The audit of a Connect cluster: a task that fails with each drift and its remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that change a connector's source offsets: plan, then apply what was approved. ``offsets`` does the work."""
+"""Operators that change a connector's source offsets: plan, then apply the approved plan. ``offsets`` does the work."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class _OffsetsOperator(BaseOperator):
 class ConnectOffsetsBackupOperator(BaseOperator):
     """Write a group's source offsets into a backup, as ``eos offsets backup`` does. Changes nothing in Kafka.
 
-    A backup that is there already stays as it is, and is what the task returns: a later try, or *Clear*, does not put
-    the offsets of another moment in its place.
+    An existing backup is kept, and the task returns it: a later try, or *Clear*, does not replace it with newer
+    offsets.
 
     :param file: where to write, on the machine that runs the task; a template, such as ``/backups/{{ ds }}.jsonl``.
     :param connector: of this one only; empty for all.
@@ -75,8 +75,8 @@ class ConnectOffsetsBackupOperator(BaseOperator):
     :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their properties files say.
     :returns: ``file``, ``records``, ``sha256``, and the header of the backup: group, cluster, topics with positions.
     :raises AirflowFailException: the offsets cannot be looked at, or the file is something else; with the reason.
-    :raises AirflowException: nothing is written, since it would lack what the tasks of a connector read: its Kafka
-        cluster is not known or does not answer. The next try takes the backup anew.
+    :raises AirflowException: nothing is written, since it would lack offsets of a connector: its Kafka cluster is
+        unknown or does not answer. The next try takes the backup again.
     """
 
     template_fields: Sequence[str] = ("file", "connector", "conn_id", "offsets_topic")
@@ -116,7 +116,7 @@ class ConnectOffsetsBackupOperator(BaseOperator):
 class ConnectOffsetsPlanOperator(_OffsetsOperator):
     """Plan a change of a connector's source offsets. Nothing is changed.
 
-    The parameters are those of ``eos offsets``; JSON is given as text, so that it can come from a form.
+    The parameters are the same as for ``eos offsets``; JSON is given as text, so that it can come from a form.
 
     :param verb: ``alter``, ``reset``, ``restore``, ``migrate``, ``copy`` or ``prune``.
     :param connector: whose offsets are changed.
@@ -124,8 +124,8 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
         members.
     :param offsets: of an alteration: JSON as ``PATCH /connectors/<name>/offsets`` takes it; or ``{"offset": …}``, one
         offset for each source partition that has one.
-    :param unlike: of an alteration: also offsets whose members, types or source partition are not like those that the
-        connector has.
+    :param unlike: of an alteration: also offsets whose members, types or source partition differ from the
+        connector's present ones.
     :param absent: of an alteration, a restore or a copy: the connector need not exist, since it is created later.
     :param file: of a restore, or of a copy from another group: the path of a backup on the machine that runs the task.
     :param from_elsewhere: of a restore: even from another group, Kafka cluster or topic id.

@@ -1,4 +1,4 @@
-"""Operators that grant rights (ACLs), or revoke those that were granted."""
+"""Operators that grant and revoke rights (ACLs)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ConnectGrantPlanOperator(ChangePlanOperator):
 
 
 class ConnectGrantOperator(_RightsOperator):
-    """Create the approved ACLs, and no others.
+    """Create only the approved ACLs.
 
     :param admin_conn_id: a connection of type ``kafka`` or ``kafka_connect`` of the same brokers, with *Alter* on the
         cluster; empty: the cluster's own connection. Keep that right out of the connections of other tasks.
@@ -50,7 +50,7 @@ class ConnectRevokePlanOperator(ChangePlanOperator):
 
 
 class ConnectRevokeOperator(_RightsOperator):
-    """Delete the approved ACLs, and no others.
+    """Delete only the approved ACLs.
 
     :param admin_conn_id: as :class:`ConnectGrantOperator` takes it.
     """

@@ -7,12 +7,12 @@ from airflow_eos_provider.operators.change import ChangeOperator, ChangePlanOper
 
 
 class ConnectTopicsPlanOperator(ChangePlanOperator):
-    """Plan what creates and mends a group's internal topics and connectors' own. Nothing is changed."""
+    """Plan to create and fix a group's internal topics and connectors' own. Nothing is changed."""
 
     change = CREATE_TOPICS
 
 
 class ConnectTopicsOperator(ChangeOperator):
-    """Create and mend internal topics as approved. If its process is killed, its next try does what is left."""
+    """Create and fix internal topics as approved. If its process is killed, its next try does the rest."""
 
     change = CREATE_TOPICS

@@ -1,4 +1,4 @@
-"""The audit of a Kafka cluster's transactions: a task that fails with what holds readers up or is about to fail."""
+"""The audit of a Kafka cluster's transactions: a task that fails if readers are blocked or a failure is near."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class ConnectTransactionsAuditOperator(AuditOperator):
     :param longer_than: seconds for which a transaction may be open; None for its own timeout.
     :param idle_part: part of ``transactional.id.expiration.ms`` after which an idle id is named.
     :param days_before: or so many days before it is over, whichever comes first; not in its first half.
-    :returns: the look, as ``Audit.to_dict`` gives it.
+    :returns: the result of the audit, as ``Audit.to_dict`` gives it.
     :raises ConnectTransactionsError: something was found; each finding with what to do.
-    :raises ConnectUnseenError: it is not known; what is not seen is unknown, not fine.
+    :raises ConnectUnseenError: not everything could be checked.
     """
 
     template_fields: Sequence[str] = ("conn_id", "config_topic", "topics")

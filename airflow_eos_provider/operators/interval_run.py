@@ -1,9 +1,9 @@
 """One interval of a pipeline, written into Kafka exactly once by a Spark job.
 
-The ledger in Kafka decides what is done, not Airflow: it is asked before Spark is started, so that a finished interval
-costs no Spark at all, and again at the end, so that a task never succeeds before its interval is complete. That is why
-retries, clears and two Airflow workers that both believe to own the task are all harmless: whoever comes second
-finds the slices that are done, or is fenced.
+The ledger in Kafka decides which intervals are complete, not Airflow. It is read before Spark is started, so that a
+finished interval costs no Spark at all, and again at the end, so that a task never succeeds before its interval is
+complete. So retries, clears and two Airflow workers that both claim the task are harmless: the second one finds the
+finished slices, or is fenced.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class IntervalRun(BaseOperator):
                 self.forget_job(context)
                 raise EosError(
                     f"The job succeeded, but {run.name} is not complete.",
-                    remedy="See the job's log. The next try goes on with the slices that are left.",
+                    remedy="See the job's log. The next try continues with the remaining slices.",
                 )
         if done.run == run:
             self.log.info("%s is complete: %s records in %s slices", run.name, f"{done.records:,}", done.slices)
@@ -515,13 +515,14 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         if code == FencedError.exit_code:
             return AirflowFailException(
                 f"{run.name} was taken over by another run of the same interval: {reason}\n"
-                "It is not tried again, since two that retry fence each other for ever. See whether the other one ends."
+                "It is not retried, because two runs that retry fence each other forever. Check whether the other "
+                "run ends."
             )
         if code in _FINAL_EXIT_CODES:
             return AirflowFailException(reason)
         return EosError(
             f"The Spark job of {run.name} ended with code {code}: {reason}",
-            remedy="See its log above. The next try goes on with the slices that are left.",
+            remedy="See its log above. The next try continues with the remaining slices.",
         )
 
 

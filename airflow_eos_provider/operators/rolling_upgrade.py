@@ -239,9 +239,9 @@ class ConnectRollingUpgradeOperator(ApprovedOperator, _ConnectOperator):
 
         can_defer = event["status"] == "look"
         if can_defer:
-            self.log.info("Going on: %s", one_line(event["reason"], LINE_CHARACTERS))
+            self.log.info("Continuing: %s", one_line(event["reason"], LINE_CHARACTERS))
         else:
-            self.log.warning("The triggerer cannot look at this gate, so the task waits itself: %s", event["reason"])
+            self.log.warning("The triggerer cannot check this gate, so the task waits itself: %s", event["reason"])
         with no_retry_where_pointless():
             plan = self._approved_plan()
             gate = GateState.from_dict(event["wait"])

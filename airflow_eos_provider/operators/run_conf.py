@@ -1,4 +1,4 @@
-"""A run's ``conf`` holds what the DAG knows, and nothing else.
+"""A run's ``conf`` contains only parameters of the DAG.
 
 Airflow takes any key into a run's ``conf`` and drops what no parameter is named after: ``resaon`` leaves the default
 reason, ``takeover`` takes nothing over, and nothing reports it.

@@ -1,4 +1,4 @@
-"""A plan that is made anew when it is carried out, as a task passes it on: what was shown of it, and its hash."""
+"""The shown text and the hash of a plan, as a task passes them on; the plan is made again when it is carried out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trigger between two looks for drift; like every trigger it only reads, and it reads the group only."""
+"""The trigger between two checks for drift; like every trigger it only reads, and only the group."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ConnectDriftTrigger(BaseTrigger):
                 yield TriggerEvent({"status": "timeout"})
                 return
             if now >= self.look_at:
-                yield self._look("it is time for a look")
+                yield self._look("it is time for a check")
                 return
             try:
                 members = await ask(self.conn_id)

@@ -1,4 +1,4 @@
-"""The trigger that waits until no transaction holds readers up; like every trigger it only reads."""
+"""The trigger that waits until no transaction blocks readers; like every trigger it only reads."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ConnectTransactionsTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         # Not the shared thread of sync_to_async: one slow broker would hold up every other trigger.
         look = sync_to_async(self._look, thread_sensitive=False)
-        seen = "No look was possible"
+        seen = "No check was possible"
         while True:
             await asyncio.sleep(max(min(self.poke_interval, self.deadline - time.time()), 0.0))  # the task has looked
             if time.time() >= self.deadline:
@@ -73,7 +73,7 @@ class ConnectTransactionsTrigger(BaseTrigger):
                 return
             except EosError as error:  # a broker that is away comes back
                 seen = error.found
-                self.log.warning("The transactions cannot be looked at now: %s", seen)
+                self.log.warning("The transactions cannot be checked now: %s", seen)
                 continue
             if is_clear:
                 yield TriggerEvent({"status": "look", "deadline": self.deadline})

@@ -62,11 +62,11 @@ class ConnectGateTrigger(BaseTrigger):
             look = await sync_to_async(_gate_look, thread_sensitive=False)(self.conn_id, self.wait, self.task_name)
             reason = await self._wait_for(look)
         except TimeoutError:
-            yield self._error(f"One look at the cluster took longer than {LOOK_TIMEOUT_SECONDS:.0f} s.")
+            yield self._error(f"One check of the cluster took longer than {LOOK_TIMEOUT_SECONDS:.0f} s.")
         except EosError as error:
             yield self._error(str(error))
         except Exception as error:  # whatever it is, the task can wait itself; a trigger that fails costs it a try
-            self.log.exception("The gate cannot be looked at")
+            self.log.exception("The gate cannot be checked")
             yield self._error(redact(f"{type(error).__name__}: {error}"))
         else:
             yield TriggerEvent({"status": "look", "reason": reason, "wait": look.gate.to_dict()})

@@ -50,7 +50,7 @@ class IntervalCompleteTrigger(BaseTrigger):
                 yield TriggerEvent({"status": "error", "reason": str(error)})
                 return
             except EosError as error:  # a broker that is away comes back, or the deadline comes
-                self.log.warning("%s cannot be looked for now: %s", self.run_name, error.found)
+                self.log.warning("%s cannot be checked now: %s", self.run_name, error.found)
                 found = None
             if found is not None:
                 yield TriggerEvent({"status": "complete", **found})

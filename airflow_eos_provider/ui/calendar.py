@@ -1,7 +1,7 @@
-"""A calendar of a pipeline's intervals: what is complete, what runs, what failed, what is missing, what was never due.
+"""A calendar of a pipeline's intervals: complete, running, failed, missing, or never due.
 
-A value made of values: of what the ledger says, of what Airflow says, and of the intervals that a schedule has. Each
-list is passed once, so ten thousand intervals cost a fraction of a second.
+Computed from the ledger, Airflow's runs and the intervals of the schedule. Each list is read once, so
+ten thousand intervals cost a fraction of a second.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ class Looks:
         except Exception as error:
             problem = Problem.of(error)
             if not isinstance(error, EosError):
-                logger.warning("A look at %s has failed:\n%s", entry.cluster, redact("".join(format_exception(error))))
+                logger.warning("A snapshot of %s failed:\n%s", entry.cluster, redact("".join(format_exception(error))))
         with self._lock:
             entry.ended, entry.problem = time.monotonic(), problem
             if problem is None:

@@ -357,7 +357,7 @@ def test_new_task_configs_in_mid_round_refuse_the_rest(lab: Lab) -> None:
         plan = FENCING.plan(session, FencingRequest((IDLE,)))
         (report,) = _rounds(carry_out(FENCING, session, plan, actor="a test", report=reconfigure))
     assert isinstance(report.problem, RefusedError)
-    assert "in mid-round" in report.problem.found
+    assert "during the round" in report.problem.found
     assert report.restarted == ()
     _wait_for("it runs", lambda: _runs(lab, IDLE, 1))
     with pytest.raises(KafkaException):

@@ -212,7 +212,7 @@ def test_topics_that_several_share_are_named_and_left_alone(lab: Lab, eos: Any, 
     plan = json.loads(eos.run("topics", "create", "--json", expect=(0, 3)).stdout)["plan"]
     named = {"shared", configs, f"{lab.group_id}-offsets"}
     assert named.isdisjoint(change["topic"] for change in plan["content"]["changes"])
-    left = [line for line in plan["lines"] if line.startswith("Not mended here: ")]
+    left = [line for line in plan["lines"] if line.startswith("Not fixed here: ")]
     assert all(any(f" {topic} " in line for line in left) for topic in named)
     with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
         for name in "abcd":

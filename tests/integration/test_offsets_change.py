@@ -256,7 +256,7 @@ def test_a_reset_that_is_killed_at_each_step_goes_on_and_writes_once(cluster: Cl
             shown = json.loads(eos.run("status", "--json", "--exit-code", expect=1).stdout)["findings"]
             (found,) = [finding for finding in shown if "(offsets reset killed, " in finding["what"]]
             assert "is not finished, and connector killed is STOPPED" in found["what"]
-            assert found["remedy"].startswith("give its command again")
+            assert found["remedy"].startswith("run its command again")
     assert "is not finished" in eos.run("apply", "--plan", roll_hash, "--allow-downtime", expect=3).stderr
     assert "is not finished" in eos.run("offsets", "alter", "killed", "--all", "--offset", '{"position": 0}', "--yes",
                                         expect=3).stderr  # fmt: skip

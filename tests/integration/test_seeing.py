@@ -685,7 +685,7 @@ class TestTrouble:
         assert shown["leader"] in map(worker_id, lab.connect_urls)
         assert source in [connector["connector"] for connector in shown["connectors"]]
         assert [worker["health"] for worker in shown["workers"]] == ["healthy"] * len(lab.connect_urls)
-        assert "not known how long when a worker leaves" in eos.run("status", "--cluster", str(urls_only)).stdout
+        assert "for an unknown time when a worker leaves" in eos.run("status", "--cluster", str(urls_only)).stdout
 
     def test_a_worker_described_by_another_name_of_its_address_is_recognised(self, lab: Lab) -> None:
         cluster = lab.cluster()

@@ -189,7 +189,7 @@ def test_the_dag_rolls_three_units_up_to_enabled_by_connections_of_type_ssh_and_
     assert "+exactly.once.source.support=enabled" in shown[1]
     assert starts(lab) == once_more(before, 2)
     assert [log.count("gate passed after") for log in rolls.values()] == [3, 3]
-    assert "Going on: seen remotely, the gate's answer is pass" in rolls["roll_preparing"] + rolls["roll_enabled"]
+    assert "Continuing: seen remotely, the gate's answer is pass" in rolls["roll_preparing"] + rolls["roll_enabled"]
 
     search_files(found, [airflow.folder, lab.root])
     search_topics(found, lab)

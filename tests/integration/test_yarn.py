@@ -101,7 +101,7 @@ def test_a_driver_killed_in_the_cluster_is_followed_by_the_next_try_and_no_login
             assert staging.parent.stat().st_mode & 0o077 == 0
             (master,) = application_masters(yarn)
             master.kill()
-            with pytest.raises(EosError, match="The next try goes on"):
+            with pytest.raises(EosError, match="The next try continues"):
                 first.result(timeout=240)
         finally:
             held.go()

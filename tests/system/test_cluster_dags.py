@@ -459,8 +459,8 @@ def test_a_stale_worker_is_noticed_and_reported_once(rest: AirflowRest, lab: Lab
     assert [finding["subject"] for finding in found["findings"]] == [worker_id]
     for run in (first, second):
         assert f"{worker_id} is a member of the group, but not in the cluster file" in log_of(rest, run)
-    assert "'eos drift' looks again" in log_of(rest, first)
-    assert "'eos drift' looks again" not in log_of(rest, second), "the same drift was reported twice"
+    assert "'eos transactions audit' check again" in log_of(rest, first)
+    assert "'eos transactions audit' check again" not in log_of(rest, second), "the same drift was reported twice"
 
     before = set(rest.run_states(AUDIT))
     rest.trigger(AUDIT)
@@ -585,7 +585,7 @@ def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_
     asked_for = {"own_topics": "to-be-own", "partitions": 3}
     run = rest.trigger(TOPICS, asked_for)
     (action,) = question(rest, TOPICS, run)
-    assert "Create or mend 1 internal topic of Kafka Connect group" in action.subject
+    assert "Create or fix 1 internal topic of Kafka Connect group" in action.subject
     assert "to-be-own (own offsets topic)" in action.body
     rest.answer(TOPICS, run, action, "Approve")
     succeeded(rest, TOPICS, run)

@@ -1,1 +1,1 @@
-"""Fencing rounds: what is due, the plan, the round."""
+"""Fencing rounds: pending rounds, their plan and its execution."""

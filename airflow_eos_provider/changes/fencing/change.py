@@ -30,7 +30,7 @@ class FencingRequest:
     """Which rounds are wanted."""
 
     connectors: tuple[str, ...] = option(
-        "Source connectors; default: all. For those that are named, transactions that running tasks hold open are "
+        "Source connectors; default: all. For connectors that you name, open transactions of running tasks are "
         "ended, too: these tasks fail and are restarted.",
         (),
         title="Connectors",
@@ -40,7 +40,7 @@ class FencingRequest:
     pending: bool = option(
         "Only connectors whose fencing round is due or has failed.", False, title="Pending rounds only"
     )
-    config_topic: str = option("The workers' config.storage.topic; default: as their files say.", "")
+    config_topic: str = option("The workers' config.storage.topic; default: from their files.", "")
     timeout: float = option(
         "How long to wait for Connect's own round and for its tasks.", 180.0, metavar="SECONDS", least=1.0, looks=False
     )

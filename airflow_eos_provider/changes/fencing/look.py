@@ -1,7 +1,7 @@
-"""What a fencing round would meet: for each connector its task count record, its transactional ids and its tasks.
+"""Collects, for each connector, its task count record, transactional ids and tasks before a fencing round.
 
-A task of a connector writes by the transactional id ``<group>-<connector>-<task>`` where its worker is ``enabled``
-(KIP-618). Whoever takes the id next shuts out the producer before it, and so whatever is left of an earlier task.
+A task of a connector writes with the transactional id ``<group>-<connector>-<task>`` if its worker is ``enabled``
+(KIP-618). The next producer with the id fences the previous one, and so any earlier task.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def enabled_workers(session: ConnectSession) -> dict[str, bool | None]:
     found = {w.worker_id: enabled for w, (answered, enabled) in zip(workers, answers, strict=True) if answered}
     if not found:
         raise UnreachableError(
-            f"No worker of group {session.cluster.group_id} answers, so it is not known what they run.",
+            f"No worker of group {session.cluster.group_id} answers, so their modes are unknown.",
             remedy="Check the workers' addresses in the cluster file, and that they run.",
         )
     return found

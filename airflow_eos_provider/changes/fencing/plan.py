@@ -1,9 +1,9 @@
-"""A planned fencing round: decided from a look, shown, approved, and only then carried out.
+"""A planned fencing round: decided from a snapshot, shown, approved, and only then carried out.
 
 The rules are KIP-618's (``DistributedHerder.doFenceZombieSourceTasks``, 4.3.1): a round is pending from new task
-configs to the next task count record. It fences the ids of the *last* record, however many tasks there are now; where
-one task follows one task the new producer's own start does it. What goes beyond that is a transaction that a producer
-holds open though no round is pending: its id alone is fenced.
+configs to the next task count record. It fences the ids of the *last* record, however many tasks there are now; if one
+task replaces one task, the start of the new producer fences. If a producer holds a transaction open while no round is
+pending, only its id is fenced.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def require_enabled(enabled: Mapping[str, bool | None]) -> None:
 
     :raises RefusedError: some do not, or it is not known.
     """
-    words = {True: "enabled", False: "not enabled", None: "not known"}
+    words = {True: "enabled", False: "not enabled", None: "unknown"}
     if set(enabled.values()) != {True}:
         raise RefusedError(
             "Fencing needs workers that are all enabled: "
@@ -183,7 +183,7 @@ def decide_connector(seen: ConnectorLook, *, named: bool) -> ConnectorRound:
     """
     state = seen.state
     if seen.unknown:
-        return _round(seen, f"its ids may be in another Kafka cluster, which is not known: {seen.unknown}")
+        return _round(seen, f"its ids may be in another Kafka cluster, and eos cannot tell which: {seen.unknown}")
     return _pending(seen) if state.pending_fencing else _not_pending(seen, named=named)
 
 

@@ -1,8 +1,8 @@
-"""Carries fencing rounds out: ids fenced in bulk, tasks restarted by Connect, its own record awaited.
+"""Carries fencing rounds out: fences ids in bulk, has Connect restart the tasks, and waits for its record.
 
-Every step may be repeated. After the ids are fenced the config topic is read once more, as Connect's leader does: new
-task configs refuse the rest, for with them comes a round of Connect's own; and where Connect's own record has come
-meanwhile, its new tasks may be among those that were shut out, so they are restarted too.
+Every step is safe to repeat. After the fencing, the config topic is read again, as Connect's leader does. New task
+configs stop the round, because Connect then does its own. If Connect's own record has appeared by then, its new tasks
+may have been fenced, so they are restarted, too.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class FencingReport:
         if len(problems) <= 1:
             return problems[0] if problems else None
         found = "; ".join(problem.found for problem in problems)
-        return EosError(f"{len(problems)} connectors' rounds did not come to their end: {found}")
+        return EosError(f"{len(problems)} connectors' rounds did not finish: {found}")
 
     def lines(self) -> list[str]:
         """Every id's producer before, the one that fenced it, and the one it has now."""
@@ -291,8 +291,8 @@ class Fencer:
         state = self._state(round_)
         if (state.config_offset, state.commit_offset) != (round_.config_offset, round_.commit_offset):
             raise RefusedError(
-                f"{round_.connector} was given a new configuration or new task configs in mid-round.",
-                expected="the ones that the plan was made from",
+                f"{round_.connector} got a new configuration or new task configs during the round.",
+                expected="the configurations that the plan was made from",
                 remedy="Connect fences by itself before their tasks start. See 'eos fencing list', and apply it "
                 "again if the round stays pending.",
             )
@@ -331,10 +331,10 @@ class Fencer:
         found = self._producers.of(state.config)
         if found.cluster_id != round_.cluster_id:
             raise RefusedError(
-                f"The producers of {round_.connector} are in the Kafka cluster "
-                f"{found.cluster_id or 'of the workers'} by what is known here.",
+                f"eos finds the producers of {round_.connector} in the Kafka cluster "
+                f"{found.cluster_id or 'of the workers'}.",
                 expected=f"{round_.cluster_id or 'that of the workers'}, as planned",
-                remedy="Look again ('eos fencing list'), where the workers' files can be read.",
+                remedy="Run 'eos fencing list' where the workers' files can be read.",
             )
         return found.kafka
 
@@ -342,7 +342,7 @@ class Fencer:
         config = read_cluster_state(self.session.kafka, self._config_topic)
         found = config.connectors.get(round_.connector)
         if found is None:
-            raise RefusedError(f"The connector {round_.connector} was deleted in mid-round.")
+            raise RefusedError(f"The connector {round_.connector} was deleted during the round.")
         return found
 
     def _tasks(self, connector: str) -> tuple[TaskStatus, ...]:

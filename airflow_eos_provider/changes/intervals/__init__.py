@@ -1,1 +1,1 @@
-"""An interval run that is given up."""
+"""Abandons an interval run."""

@@ -1,4 +1,4 @@
-"""The declaration of giving an interval run up."""
+"""The declaration of abandoning an interval run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rights that are asked about in one cluster, and the plans that grant and revoke them."""
+"""The requested rights in one cluster, and the plans that grant and revoke them."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ class AskedRights:
         """
         if not self.seen.are_connectors_known:
             raise RefusedError(
-                f"Which connectors there are is not known: {'; '.join(self.seen.problems)}.",
-                expected=f"a config topic ({self.seen.config_topic}) that can be read, so that what runs keeps its "
-                "rights",
-                remedy="Mend that first. --even-if-needed revokes without looking at what is needed.",
+                f"eos cannot tell which connectors there are: {'; '.join(self.seen.problems)}.",
+                expected=f"a readable config topic ({self.seen.config_topic}), so that connectors keep the rights "
+                "that they need",
+                remedy="Fix that first, or revoke without this check: --even-if-needed.",
             )
         modes = [Mode.parse(file.get(MODE_PROPERTY, Mode.DISABLED)) for file in self.seen.files]
         if self.seen.is_file_missing or not modes:
@@ -107,9 +107,9 @@ class AskedRights:
                 found = pipelines_on_record(self.session.kafka.settings, group_id)
             except EosError as error:
                 raise RefusedError(
-                    f"Which pipelines there are in group {group_id} is not known: {error.found}",
-                    expected="a control topic that can be read, so that what they share keeps its rights",
-                    remedy="Mend that first. --even-if-needed revokes without looking at what is needed.",
+                    f"eos cannot tell which pipelines group {group_id} has: {error.found}",
+                    expected="a readable control topic, so that pipelines keep the rights that they share",
+                    remedy="Fix that first, or revoke without this check: --even-if-needed.",
                 ) from error
             for each in found:
                 if (each.group_id, each.name) not in asked:
@@ -192,7 +192,7 @@ def _pipeline(text: str, principal: str) -> IntervalFacts:
 def _tool(seen: Seen, facts: Facts, settings: KafkaSettings) -> ToolFacts:
     if settings.principal is None:
         raise ConfigurationError(
-            "As whom eos logs in does not follow from the cluster description: a certificate or a ticket says it.",
+            "The cluster description does not say who eos logs in as: a certificate or a ticket does.",
             remedy="Leave --verb out; docs/reference/acls.md has the rights of each verb.",
         )
     offsets = {seen.offsets_topic, *(each.offsets_topic for each in facts.connectors)}

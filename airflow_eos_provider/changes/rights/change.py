@@ -115,8 +115,8 @@ class Grant(RightsChange[RightsRequest]):
     title = "Grant rights"
     summary = "Create the ACLs that are missing."
     details = (
-        "What the ACLs give already is not given twice. A right that an ACL denies is refused: no other ACL can give "
-        "it. It takes Alter on the cluster."
+        "Rights that the ACLs give already are skipped. A right that an ACL denies is refused: no other ACL "
+        "can grant it. Needs Alter on the cluster."
     )
     request = RightsRequest
     examples = ("eos acl grant", "eos acl grant --prefixed --plan 3f1c09ab77d2")
@@ -139,11 +139,11 @@ class Revoke(RightsChange[RevokeRequest]):
 
     name = "acl revoke"
     title = "Revoke rights"
-    summary = "Delete ACLs that 'grant' would create, and no others."
+    summary = "Delete only ACLs that 'grant' would create."
     details = (
-        "What the workers need in the mode that their files say, and the connectors that there are, is kept; so is "
-        "what other pipelines of the group (--pipeline) and other verbs (--verb) share with those that are named. Of a "
-        "connector that is gone (--connector) it deletes those on the ids of its tasks. It takes Alter on the cluster."
+        "Keeps what existing connectors need, and the workers in the mode of their files; also what the "
+        "pipelines (--pipeline) and verbs (--verb) that you name share with others. For a deleted connector "
+        "(--connector), deletes the ACLs on the ids of its tasks. Needs Alter on the cluster."
     )
     request = RevokeRequest
     examples = (
@@ -177,6 +177,6 @@ def also_reaches(rule: Any, names: Sequence[str]) -> str:
 
 def _why_nothing(made: AclPlan) -> str:
     if made.grants:
-        return "All that is needed is there."
+        return "No needed ACL is missing."
     kept = len(made.kept)
-    return f"{counted(kept, 'ACL')} must stay, since what runs needs them." if kept else "None of these is there."
+    return f"{counted(kept, 'ACL')} must stay: they are still needed." if kept else "None of these ACLs exists."

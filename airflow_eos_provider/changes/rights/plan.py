@@ -126,11 +126,11 @@ def plan_grant(rules: Iterable[Rule], authorizer: Authorizer, kafka_cluster_id: 
         if finding.denials:
             raise RefusedError(
                 f"{finding.rule} cannot be granted: an ACL {finding.because}.",
-                remedy="Whoever wrote that denial decides; it wins over every ACL that allows.",
+                remedy="Ask the owner of that denial: it overrides every ACL that allows.",
             )
     missing = sorted({finding.rule.acl for finding in findings if finding.answer is not Answer.ALLOWED})
     first = _everybody(
-        missing, there, authorizer, "{} has no ACL yet: whoever else uses it is refused from then on, {}"
+        missing, there, authorizer, "{} has no ACL yet: all other users of it are refused from then on, {}"
     )
     return AclPlan(True, kafka_cluster_id, tuple(missing), everybody=first)
 
@@ -155,7 +155,7 @@ def plan_revoke(
     kept = tuple(acl for acl in candidates if acl in needed_acls)
     deleted = tuple(acl for acl in candidates if acl not in kept)
     last = _everybody(
-        deleted, set(there) - set(deleted), authorizer, "{} has no ACL any more then: everybody may use it, {}"
+        deleted, set(there) - set(deleted), authorizer, "{} then has no ACL left: everybody may use it, {}"
     )
     return AclPlan(False, kafka_cluster_id, deleted, kept, last)
 
@@ -188,11 +188,11 @@ def require_acls(authorizer: Authorizer) -> tuple[Acl, ...]:
     if not authorizer.is_there:
         raise RefusedError(
             "The brokers have no authorizer: everybody may do everything, and there are no ACLs.",
-            remedy="Nothing is to be granted; 'authorizer.class.name' of the brokers switches one on.",
+            remedy="There is nothing to grant; the brokers' 'authorizer.class.name' switches an authorizer on.",
         )
     if authorizer.acls is None:
         raise ConfigurationError(
-            f"The ACLs are not known: {authorizer.problem}.", remedy="Use a principal with Describe on the cluster."
+            f"The ACLs cannot be read: {authorizer.problem}.", remedy="Use a principal with Describe on the cluster."
         )
     return authorizer.acls
 

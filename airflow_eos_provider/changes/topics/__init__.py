@@ -1,1 +1,1 @@
-"""The internal topics of a group: checked, created, mended."""
+"""The internal topics of a group: checked, created, fixed."""

@@ -1,4 +1,4 @@
-"""The declaration of creating and mending a group's internal topics."""
+"""The declaration of creating and fixing a group's internal topics."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class TopicsRequest:
     """What is said about the topics; it wins over the workers' files."""
 
     own_topics: tuple[str, ...] = option(
-        "Also this topic, which a connector is to have as its own; may be repeated.", (), title="Further own topics"
+        "Also this topic, the future own topic of a connector; may be repeated.", (), title="Further own topics"
     )
     partitions: int | None = option(
-        "Of offsets topics; default: as the workers' files say, else 25.", None, title="Partitions", least=1
+        "Partitions of offsets topics; default: from the workers' files, or 25.", None, title="Partitions", least=1
     )
     replication_factor: int | None = option(
-        "Of the topics; default: as the workers' files say, else 3.", None, title="Replication factor", least=1
+        "Replicas of the topics; default: from the workers' files, or 3.", None, title="Replication factor", least=1
     )
 
 
@@ -64,12 +64,12 @@ class CreateTopics(Change[TopicsRequest]):
     """Internal topics that are missing or have a wrong setting."""
 
     name = "topics create"
-    title = "Create or mend internal topics"
-    summary = "Create missing internal topics and mend settings."
+    title = "Create or fix internal topics"
+    summary = "Create missing internal topics and fix settings."
     details = (
-        "New topics get what a worker gives them. Nothing is deleted, and no data moves; what it cannot mend is listed "
-        "with a remedy. If the own topic of a connector is not known, it ends with that error, after it has applied "
-        "the rest."
+        "New topics get the settings that a worker would give them. Nothing is deleted, and no data moves; "
+        "problems that it cannot fix are listed with a remedy. If the own topic of a connector is unknown, it applies "
+        "the rest and ends with that error."
     )
     request = TopicsRequest
     examples = (
@@ -136,12 +136,12 @@ def topics_plan(look: TopicsLook, plan: TopicPlan, request: TopicsRequest) -> Pl
         CREATE_TOPICS.name,
         look.group_id,
         about=", ".join(change.wanted.name for change in plan.changes),
-        question=f"Create or mend {counted(len(plan.changes), 'internal topic')} of Kafka Connect group "
+        question=f"Create or fix {counted(len(plan.changes), 'internal topic')} of Kafka Connect group "
         f"{look.group_id}?",
         lines=(*plan.diff(), *_rest(left, look.not_checked)),
         content=plan.content(),
         request={**asdict(request), "own_topics": list(request.own_topics)},
-        nothing="" if plan.changes else "No internal topic is missing, and none is to be mended here.",
+        nothing="" if plan.changes else "No internal topic is missing, and none needs a fix here.",
         needs_hash=f"It changes settings of {', '.join(named)} in another Kafka cluster, which a connector names."
         if named
         else "",
@@ -158,6 +158,6 @@ def _report(client: InternalTopicsClient, approved: TopicPlan, look: TopicsLook)
 def _rest(left: Iterable[Finding], not_checked: Iterable[str]) -> Iterator[str]:
     """What is not mended here, and what was not checked."""
     for one in left:
-        yield f"Not mended here: {one.found} Expected: {one.expected}. What to do: {one.remedy}"
+        yield f"Not fixed here: {one.found} Expected: {one.expected}. What to do: {one.remedy}"
     for what in not_checked:
         yield f"Not checked: {what.rstrip('.')}."

@@ -1,4 +1,4 @@
-"""Looks at a group's internal topics, and creates and mends them."""
+"""Inspects a group's internal topics; creates and fixes them."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class InternalTopicsClient:
             if not topics.create(store.topic, wanted.partitions, change.settings, wanted.replicas):
                 raise PlanMovedError(
                     f"Topic {wanted} has just been created, by another tool or by a worker.",
-                    remedy="See with 'eos topics check' whether it is as it should be.",
+                    remedy="Check its settings with 'eos topics check'.",
                 )
         else:
             topics.change(store.topic, change.settings)
@@ -285,7 +285,7 @@ class InternalTopicsClient:
         ]
         for one in (*group, *owned):
             if one.unknown:
-                self._not_checked.append(f"{one.name} against {', '.join(one.unknown)}: not known here")
+                self._not_checked.append(f"{one.name} against {', '.join(one.unknown)}: unknown here")
         return (*group, *owned)
 
     def _addresses(self, name: str) -> str:
@@ -311,8 +311,8 @@ class InternalTopicsClient:
             if self._others:
                 names = ", ".join(each.group_id for each in self._others)
                 self._not_checked.append(
-                    f"the topics of the Connect groups {names}: no protocol says them. One that "
-                    "writes to these topics in transactions is found, one that does not is not"
+                    f"the topics of the Connect groups {names}: no protocol reports them. A group that writes to "
+                    "these topics is found only if it uses transactions"
                 )
         by_kafka: dict[Session, dict[str, FoundTopic]] = {}
         for name, topic in found.items():

@@ -1,1 +1,1 @@
-"""The end of a hanging transaction."""
+"""Ends a hanging transaction."""

@@ -52,11 +52,11 @@ class Found:
             )
         if self.fences:
             yield f"  {hanging.transactional_id} is fenced first: its producer can write nothing more"
-        yield f"  readers of committed records stand at {ends.stable:,}; {ends.waiting:,} offsets wait behind it"
-        yield "  its records in this partition are given up for good; all behind them is readable then"
+        yield f"  readers of committed records wait at offset {ends.stable:,}; {ends.waiting:,} offsets are behind it"
+        yield "  its records in this partition are given up for good; records behind them become readable"
         yield (
-            "  if its producer was told that they are committed, the marker was lost (KAFKA-20734), and they have to "
-            "be delivered again" + (": its last transaction was committed" if hanging.may_be_committed else "")
+            "  if the brokers confirmed its commit, the marker was lost (KAFKA-20734), and the records have to be "
+            "delivered again" + (": its last transaction was committed" if hanging.may_be_committed else "")
         )
 
 
@@ -138,23 +138,24 @@ def _the_one(look: HangingLook, place: Place, start_offset: int | None) -> Hangi
     topic, partition = place
     if place in look.unknown:
         raise RefusedError(
-            f"What {topic}-{partition} holds open is not known: {look.unknown[place]}.",
-            remedy="It takes a leader that answers, and the right to read the topic.",
+            f"eos cannot tell what {topic}-{partition} holds open: {look.unknown[place]}.",
+            remedy="This needs a leader that answers, and the right to read the topic.",
         )
     found = [one for one in look.hanging if start_offset in (None, one.held.start_offset)]
     if not found and look.unseen:
         raise RefusedError(
             f"{topic}-{partition} holds a transaction open that no coordinator has named, and not all could be "
             "asked: it may be alive.",
-            expected="the rights Describe on every transactional id and on the topic __transaction_state, and "
-            "coordinators that have not moved meanwhile",
-            remedy="Ask again, or as a principal that has the rights.",
+            expected="the right Describe on every transactional id and on the topic __transaction_state, and "
+            "coordinators that do not move during the check",
+            remedy="Try again, or use a principal that has the rights.",
         )
     if not found:
         raise RefusedError(
             f"No transaction hangs in {topic}-{partition}"
             + (f" from offset {start_offset} on." if start_offset is not None else "."),
-            remedy="List them with 'eos transactions list --hanging'. 'eos fencing apply' ends one that is alive.",
+            remedy="List them with 'eos transactions list --hanging'. 'eos fencing apply' ends an open transaction "
+            "that does not hang.",
         )
     if len(found) > 1:
         offsets = ", ".join(str(one.held.start_offset) for one in found)
@@ -194,7 +195,7 @@ def _await_end(kafka: Session, client: TransactionsClient, held: HeldOpen, befor
         if time.monotonic() >= deadline:
             raise EosError(
                 f"{held.topic}-{held.partition} has the marker, and {_SETTLE_SECONDS:.0f} s later readers of "
-                f"committed records still stand at {ends.stable}.",
-                remedy="Are its replicas in sync? Look with 'eos transactions list --hanging'.",
+                f"committed records still wait at {ends.stable}.",
+                remedy="Check that its replicas are in sync, then 'eos transactions list --hanging'.",
             )
         time.sleep(_PAUSE_SECONDS)

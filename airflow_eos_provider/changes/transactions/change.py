@@ -41,9 +41,9 @@ class Abort(Change[AbortRequest]):
     title = "End a hanging transaction"
     summary = "End a transaction that hangs in one partition, as aborted: its records there are given up for good."
     details = (
-        "A transaction hangs if a partition holds it open and no coordinator will end it. A transaction that a "
-        "coordinator has open is refused, and so is one that may be alive. It needs the right Alter or ClusterAction "
-        "on the cluster. It takes no lease: a roll may be waiting for this very end."
+        "A transaction hangs if a partition holds it open and no coordinator will end it. Transactions that a "
+        "coordinator has open, or that may be alive, are refused. Needs Alter or ClusterAction on the cluster. Takes "
+        "no lease, because a roll may be waiting for this transaction to end."
     )
     request = AbortRequest
     examples = (

@@ -77,7 +77,7 @@ def test_a_denial_cannot_be_granted_away() -> None:
 def test_nothing_is_granted_without_an_authorizer_or_without_seeing_the_acls() -> None:
     with pytest.raises(RefusedError, match="no authorizer"):
         plan_grant([RULE], Authorizer(is_there=False), "k")
-    with pytest.raises(ConfigurationError, match="not known: refused"):
+    with pytest.raises(ConfigurationError, match="cannot be read: refused"):
         plan_grant([RULE], Authorizer(problem="refused"), "k")
 
 
@@ -103,7 +103,7 @@ def test_a_plan_says_whose_access_changes_besides(setting: dict[str, bool | None
         assert revoked.everybody == ()
         return
     assert revoked.everybody == tuple(
-        f"{place} has no ACL any more then: everybody may use it, {words}allow.everyone.if.no.acl.found is true"
+        f"{place} then has no ACL left: everybody may use it, {words}allow.everyone.if.no.acl.found is true"
         f"{', which the brokers do not say' if words == 'if ' else ''}"
         for place in ("Topic orders", "TransactionalId g-a-0…2")
     )
@@ -116,7 +116,7 @@ def test_the_first_acl_of_a_resource_shuts_everybody_else_out_and_the_plan_says_
     granted = plan_grant([RULE], alone, "k")
     assert granted.acls == (TOPIC,)
     assert granted.everybody == (
-        "Topic orders has no ACL yet: whoever else uses it is refused from then on, "
+        "Topic orders has no ACL yet: all other users of it are refused from then on, "
         "if allow.everyone.if.no.acl.found is true, which the brokers do not say",
     )
     others = Authorizer((SOME, ALONE), super_users=frozenset())

@@ -309,7 +309,7 @@ def test_a_reason_is_data_below_what_we_say(plan: Plan) -> None:
     inline = [child for token in tokens for child in token.children or []]
     assert {child.type for child in inline} == {"text", "code_inline", "strong_open", "strong_close"}
     last = [token for token in tokens if token.type == "inline"][-1]
-    assert last.content.startswith("Reason, in the words of whoever asks: ")
+    assert last.content.startswith("Reason given: ")
     assert [child.type for child in last.children or []] == ["text", "code_inline"]
     assert body.splitlines()[-1] == last.content
     shown = [line for line in body.splitlines() if line.startswith("Plan hash:")]

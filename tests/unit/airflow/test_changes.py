@@ -274,7 +274,7 @@ def test_the_other_operator_applies_the_approved_plan_alone(
     assert applies(task_id="a", plan=plan, approval=approval).execute(context) == {"what": "done"}
     assert len(stage.applied) == 1
     other = {"plan_hash": "b" * 64}
-    for refused, why in ((other, "not the one that was approved"), (None, "is not approved")):
+    for refused, why in ((other, "not the approved one"), (None, "is not approved")):
         with pytest.raises(AirflowFailException, match=why):
             applies(task_id="b", plan=plan, approval=refused).execute(context)
     for broken in ({**plan, "content": {}}, {**plan, "kind": "another"}):

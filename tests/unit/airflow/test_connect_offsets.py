@@ -106,5 +106,5 @@ def test_another_plan_than_the_approved_one_is_not_applied() -> None:
     require_approved(approval, PLAN.hash)
     another = replace(PLAN, writes=WRITES[1:])
     operator = ConnectOffsetsOperator(task_id="change", plan=another.to_dict(), approval=approval)
-    with pytest.raises(AirflowFailException, match="not the one that was approved"):
+    with pytest.raises(AirflowFailException, match="not the approved one"):
         operator.execute({})

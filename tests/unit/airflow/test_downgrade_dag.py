@@ -48,7 +48,7 @@ def test_the_way_may_lead_through_preparing_with_an_approval_for_each_roll() -> 
 
 @pytest.mark.parametrize("steps", [(), ("enabled",), ("disabled", "preparing"), ("disabled", "disabled")])
 def test_steps_that_do_not_lead_down_are_refused(steps: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigurationError, match="do not lead down from enabled"):
+    with pytest.raises(ConfigurationError, match="not a downgrade from enabled"):
         downgrade_dag(conn_id="c", dag_id="d", steps=steps)
 
 

@@ -157,7 +157,7 @@ def test_a_resumed_roll_refuses_a_plan_that_was_not_the_approved_one(
     controller: Core, context: dict[str, Any], plan: Plan
 ) -> None:
     event = {"status": "look", "reason": "", "wait": wait_until().to_dict()}
-    with pytest.raises(AirflowFailException, match="not the one that was approved"):
+    with pytest.raises(AirflowFailException, match="not the approved one"):
         roll(plan, deferrable=True, approval={"plan_hash": "another"}).resume(context, event)
     assert not controller.calls
 

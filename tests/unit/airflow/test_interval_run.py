@@ -376,7 +376,7 @@ def test_a_lost_driver_is_tried_again(
     ledger(None)
     task = operator()
     assert task.retries >= 1
-    with pytest.raises(EosError, match="The next try goes on") as raised:
+    with pytest.raises(EosError, match="The next try continues") as raised:
         submit(task, run_context, monkeypatch, f"exit {code}")
     assert not isinstance(raised.value, AirflowException)
 

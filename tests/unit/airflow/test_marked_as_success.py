@@ -89,7 +89,7 @@ def test_a_plan_whose_approval_was_marked_as_success_is_not_carried_out(
         task.approval = task.render_template(task.approval, context)
         assert task.plan == plan
         assert task.approval is None
-        with pytest.raises(AirflowFailException, match=r"is not approved.*Marking it as success is no approval"):
+        with pytest.raises(AirflowFailException, match=r"is not approved.*Marking that task as success is no approval"):
             task.execute(context)
 
 

@@ -51,7 +51,7 @@ def raised(error: Exception) -> BaseException:
     [
         (GateFailedError("w1 has left the group.", remedy="See its log."), "did not pass its gate"),
         (RolloutPausedError("w1 is not seen.", remedy="See the host."), "has paused"),
-        (StopRequestedError("ann asked for pause."), "as it was asked to"),
+        (StopRequestedError("ann asked for pause."), "has stopped as requested"),
     ],
 )
 def test_a_roll_that_stopped_says_what_is_as_it_was(error: Exception, words: str) -> None:

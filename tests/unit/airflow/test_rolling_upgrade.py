@@ -126,7 +126,7 @@ def test_a_roll_that_was_asked_to_stop_is_not_tried_again(
 def test_a_roll_refuses_a_plan_that_was_not_the_approved_one(
     controller: Core, context: dict[str, Any], plan: Plan
 ) -> None:
-    with pytest.raises(AirflowFailException, match="not the one that was approved"):
+    with pytest.raises(AirflowFailException, match="not the approved one"):
         roll(plan, approval={"plan_hash": "another"}).execute(context)
     assert not controller.applied
 

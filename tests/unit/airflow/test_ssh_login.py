@@ -143,7 +143,7 @@ def test_whoever_edits_the_connection_of_the_cluster_does_not_log_in_anywhere(mo
     by_defaults = {"defaults": {"machine": "w1", "service": {"systemd": "kc"}}}
     by_entry = {"workers": [{"url": "http://w1:8083", "machine": "w1"}]}
     for extra in (by_defaults, by_entry):
-        with pytest.raises(ConfigurationError, match="or of one that it logs in to"):
+        with pytest.raises(ConfigurationError, match="or of a machine it logs in to"):
             cluster(**extra)
     monkeypatch.setenv("AIRFLOW__EOS__ALLOW_HOST_COMMANDS_IN_CONNECTION", "True")
     cluster(**by_defaults)

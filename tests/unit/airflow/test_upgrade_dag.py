@@ -53,7 +53,7 @@ def test_the_dags_of_the_repository_load_and_explain_themselves_and_each_field_o
             assert field.schema.get("type"), f"{dag.dag_id}: {name} is not checked"
             if field.schema["type"] in ("string", ["null", "string"]) and "enum" not in field.schema:
                 says = str(field.description)
-                assert any(word in says for word in ("such as", "as in", "{", "empty", "shown to whoever")), name
+                assert any(word in says for word in ("such as", "as in", "{", "empty", "shown to the approver")), name
 
 
 def test_the_two_rolls_come_in_the_order_of_kip_618_each_behind_an_approval(dag: DAG) -> None:

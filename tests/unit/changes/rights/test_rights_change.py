@@ -114,9 +114,9 @@ def test_another_plan_has_another_hash(planned: Planned) -> None:
 
 
 def test_it_says_why_there_is_nothing_to_do(planned: Planned) -> None:
-    assert planned(replace(MADE, acls=())).nothing == "All that is needed is there."
+    assert planned(replace(MADE, acls=())).nothing == "No needed ACL is missing."
     none = AclPlan(False, "cluster", ())
-    assert planned(none).nothing == "None of these is there."
+    assert planned(none).nothing == "None of these ACLs exists."
     assert planned(replace(none, kept=tuple(TOPICS))).nothing.startswith("30 ACLs must stay")
 
 

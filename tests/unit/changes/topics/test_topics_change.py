@@ -68,7 +68,7 @@ def applied(plan: Plan) -> TopicsReport:
 def test_a_plan_that_is_taken_up_does_only_what_is_left_of_it(group: Group) -> None:
     plan = Plan.from_dict(planned().to_dict())
     assert plan.about == "a, b, c"
-    assert "Create or mend 3 internal topics of Kafka Connect group g?" in plan.question
+    assert "Create or fix 3 internal topics of Kafka Connect group g?" in plan.question
     assert "Not checked: who writes." in plan.lines
     group.found["a"] = topic()
     group.found["b"] = topic(**{"cleanup.policy": "delete"})  # somebody else's: mending it was not approved
@@ -76,7 +76,7 @@ def test_a_plan_that_is_taken_up_does_only_what_is_left_of_it(group: Group) -> N
     assert group.done == ["c"]
     assert [one.topic for one in report.findings] == ["b"]
     assert [change.wanted.name for change in report.changes] == ["a", "b", "c"]
-    assert any(line.startswith("Not mended here: Topic b") for line in report.lines())
+    assert any(line.startswith("Not fixed here: Topic b") for line in report.lines())
 
 
 def test_a_plan_that_was_carried_out_is_not_due_again_unless_a_part_of_it_is(group: Group) -> None:
