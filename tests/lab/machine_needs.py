@@ -49,6 +49,8 @@ def missing() -> tuple[str, ...]:
         packages.add("systemd")
     if packages:
         return (f"Not installed: {', '.join(sorted(packages))}.",)
+    if Path(__file__).is_relative_to("/tmp"):
+        return ("This checkout is below /tmp, of which each machine has its own: clone it elsewhere.",)
     refused = _namespaces_refused()
     return (f"The kernel allows no namespaces: {refused}",) if refused else ()
 
