@@ -5,19 +5,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.lab.ivy import FETCH_TIMEOUT_SECONDS, Artifact, retrieve
+from airflow_eos_provider.lab.ivy import Artifact, retrieve
+from airflow_eos_provider.lab.ownership import exclusive
 
 DEFAULT_VERSION = "4.3.1"
 
@@ -136,7 +135,7 @@ def ensure_jars(
     if not lock.damaged(folder) and not lock.unknown_files(folder):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    with _only_one(folder.with_name(f"{lock.digest}.lock"), progress):
+    with exclusive(folder, progress):
         for stale in folder.parent.glob(f".fetch-{lock.digest}-*"):  # of a fetch that was killed: we hold its lock
             shutil.rmtree(stale, ignore_errors=True)
         for unknown in lock.unknown_files(folder):
@@ -172,29 +171,6 @@ def _fetch(
             target = place(folder, jar)
             target.parent.mkdir(exist_ok=True)
             arrived.replace(target)
-
-
-@contextmanager
-def _only_one(lock_path: Path, progress: Progress) -> Iterator[None]:
-    """Hold a lock file. The system releases it with the process that holds it, however that ends."""
-    with lock_path.open("w") as handle:
-        deadline = time.monotonic() + FETCH_TIMEOUT_SECONDS
-        announced = False
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > deadline:
-                    raise EosError(
-                        f"Another process has been fetching the lab's jars for {FETCH_TIMEOUT_SECONDS:.0f} s.",
-                        remedy=f"End it (it has locked {lock_path}) and run the command again.",
-                    ) from error
-                if not announced:
-                    progress("Waiting for another lab that is fetching the jars")
-                    announced = True
-                time.sleep(0.2)  # a poll of the lock, bounded by the deadline above
-        yield
 
 
 def sha256(path: Path) -> str | None:

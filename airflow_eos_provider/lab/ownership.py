@@ -93,9 +93,9 @@ def _carries(command: list[str], token: str | None, folder: Path | None) -> bool
 
 @contextmanager
 def exclusive(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
-    """Let one command at a time work on a lab.
+    """Let one command at a time work on a folder.
 
-    The lock lies beside the folder, for ``down`` removes the folder; the system releases it when its holder dies.
+    The lock file is beside the folder, since ``down`` removes the folder; the system releases it when its holder dies.
 
     :raises EosError: the other command does not end in :data:`COMMAND_LOCK_SECONDS`.
     """
@@ -113,11 +113,11 @@ def exclusive(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
                 holder = handle.read().strip() or "unknown"
                 if time.monotonic() > deadline:
                     raise EosError(
-                        f"Another command (pid {holder}) has held this lab for {COMMAND_LOCK_SECONDS:.0f} s.",
+                        f"Another command (pid {holder}) has held {folder} for {COMMAND_LOCK_SECONDS:.0f} s.",
                         remedy="Let it end, or end it, and run the command again.",
                     ) from error
                 if not announced:
-                    progress(f"Waiting for another command that works on this lab (pid {holder})")
+                    progress(f"Waiting for another command that works on {folder} (pid {holder})")
                     announced = True
                 time.sleep(0.2)  # a poll of the lock, bounded by the deadline above
         handle.truncate(0)

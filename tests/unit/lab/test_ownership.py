@@ -188,7 +188,7 @@ def test_a_second_command_waits_until_the_first_one_dies(tmp_path: Path) -> None
             os.kill(first.pid, signal.SIGKILL)
 
         with exclusive(tmp_path / "lab", kill_the_first):
-            assert reported == [f"Waiting for another command that works on this lab (pid {first.pid})"]
+            assert reported == [f"Waiting for another command that works on {tmp_path / 'lab'} (pid {first.pid})"]
 
 
 def test_the_end_of_a_log_is_shown_without_what_may_be_secret(tmp_path: Path) -> None:
