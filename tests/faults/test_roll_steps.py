@@ -21,12 +21,13 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.journal.journal import JournalContent, read_journal
-from airflow_eos_provider.journal.records import RolloutState
+from airflow_eos_provider.journal.records import Lease, RolloutState
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.controller import Controller
 from tests import seen
 from tests.forked import COLUMNS, FORKS
+from tests.waiting import wait_for
 
 PROGRAM = Path(__file__).with_name("eos_at_a_moment.py")
 PROGRAM_MODULE = "tests.faults.eos_at_a_moment"
@@ -36,6 +37,13 @@ REFUSED, UNREACHABLE, FENCED = 3, 6, 7
 
 #: What has not ended or come by then hangs; a roll of two workers takes its time on a busy machine. Seconds.
 DEADLINE_SECONDS = 300.0
+
+#: A lease that is soon over, since a suspended owner does not renew it. It covers an act: the stop's grace and the two
+#: seconds of ``eos_at_a_moment.py``.
+SHORT_LEASE = ("--lease-seconds", "5", "--stop-grace", "3")
+
+#: A lease that only force ends, with an act that lasts longer than the start of whoever takes over.
+LONG_LEASE = ("--lease-seconds", "240", "--stop-grace", "10")
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
@@ -95,6 +103,24 @@ class Rolls:
             assert child.poll() is None, f"ended before the moment came: {child.communicate()}"
             assert time.monotonic() < deadline, "the moment did not come"
             time.sleep(0.1)
+
+    def suspended(self, moment: str, *arguments: str) -> tuple[subprocess.Popen[str], Lease]:
+        """``eos`` that has suspended itself at a moment, and its lease."""
+        child = self.start(moment, "SIGSTOP", *arguments)
+        self.stopped(child)
+        lease = self.journal().lease
+        assert lease is not None
+        assert lease.owner.pid == child.pid
+        return child, lease
+
+    def suspended_past_its_lease(self, moment: str, *arguments: str) -> subprocess.Popen[str]:
+        child, lease = self.suspended(moment, *arguments, *SHORT_LEASE)
+        wait_for("the lease has ended", lambda: time.time() > lease.expires_at)  # one machine, so one clock
+        return child
+
+    def wakes_up_fenced(self, child: subprocess.Popen[str]) -> None:
+        child.send_signal(signal.SIGCONT)
+        self.end_of(child, FENCED)
 
     def plan(self) -> tuple[Mode, str]:
         """A plan to the mode that the workers are not in."""
@@ -181,6 +207,33 @@ def test_a_killed_roll_goes_on_and_repeats_and_skips_nothing(rolls: Rolls) -> No
     record = rolls.journal().last_of(plan)
     assert record is not None
     assert (record.rollout_id, record.state) == (report["rollout_id"], RolloutState.DONE)
+    assert rolls.missing() == set()
+
+
+def test_rolls_that_were_taken_over_while_suspended_touch_nothing_more(rolls: Rolls) -> None:
+    """The first by force, the second past its lease."""
+    target, plan = rolls.plan()
+    rolls.append()
+    before = rolls.starts()
+    apply = ("apply", "--plan", plan)
+    first, lease = rolls.suspended("file written", *apply, *LONG_LEASE)
+    second = rolls.suspended_past_its_lease("gate polled", *apply, "--take-over", "--reason", "pid 1 hangs")
+    rolls.run(*apply)
+
+    journal = rolls.journal()
+    record = journal.last_of(plan)
+    assert record is not None
+    (taken_over,) = [e for e in journal.events[record.rollout_id] if "by --take-over" in e.note]
+    assert f"taken over from pid {first.pid}" in taken_over.note
+    assert taken_over.reason == "pid 1 hangs"
+    assert min(s.restarted_after for s in journal.steps[record.rollout_id].values()) >= lease.acts_until
+    done = rolls.pids(), rolls.starts(), seen.files(rolls.lab)
+    assert rolls.modes() == {target}
+    assert rolls.more_starts(before) == dict.fromkeys(before, 1)
+
+    rolls.wakes_up_fenced(first)
+    rolls.wakes_up_fenced(second)
+    assert (rolls.pids(), rolls.starts(), seen.files(rolls.lab)) == done
     assert rolls.missing() == set()
 
 

@@ -24,12 +24,12 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import Declared, Running, declare
 from airflow_eos_provider.connect.properties import parse, remove_property, set_property
 from airflow_eos_provider.connect.startup_log import mode_from_startup_log
-from airflow_eos_provider.errors import PlanMovedError
+from airflow_eos_provider.errors import GateFailedError, PlanMovedError
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.waiting import is_healthy, wait_for_group
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, RestartRequest, StartToken
+from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, RestartRequest, StartToken, WorkerStartError
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests.integration import supervisor as program
 from tests.waiting import until
@@ -38,10 +38,14 @@ GROUP = "supervised"
 
 
 class Supervisor:
-    """Speaks to the supervisor; keeps no state but what was in the template before the last write."""
+    """Speaks to the supervisor; keeps no state but what was in the template before the last write.
 
-    def __init__(self, port: int) -> None:
+    :param refused: a file with lines; a worker does not start while the template has one of them.
+    """
+
+    def __init__(self, port: int, refused: Path) -> None:
         self._url = f"http://127.0.0.1:{port}"
+        self.refused = refused
         self.done: list[str] = []
         self.former = b""
 
@@ -123,6 +127,15 @@ class SupervisedHost:
     def restart(self, request: RestartRequest = RestartRequest()) -> None:  # noqa: B008 (frozen)
         request.permit("stop")
         self.supervisor.restart(self.worker_id)
+        seen: list[HostFacts] = []
+
+        def has_begun_or_ended() -> bool:
+            seen[:] = [self.observe()]
+            return not seen[0].is_running or seen[0].running.mode is not None
+
+        until(has_begun_or_ended, f"the mode in the log of {self.worker_id}, or its end", seconds=60)
+        if not seen[0].is_running:
+            raise WorkerStartError(f"{self.worker_id} ended at once")
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +174,12 @@ def supervisor(lab: Lab, cluster: ConnectCluster, tmp_path: Path) -> Iterator[Su
     template.write_bytes(data)
     start = [str(template) if word == str(like.config) else word for word in like.start_command]
     assert str(template) in start
+    refused = tmp_path / "refused"
+    refused.touch()
+    guarded = ["/bin/sh", "-c", 'grep -qxf "$0" "$1" && exit 1; shift; exec "$@"', str(refused), str(template), *start]
     workers = {
         worker.worker_id: {
-            "start": start,
+            "start": guarded,
             "env": {"PATH": os.environ["PATH"], "WORKER_PORT": worker.url.rpartition(":")[2]},
             "log": str(tmp_path / f"{number}.log"),
         }
@@ -175,7 +191,7 @@ def supervisor(lab: Lab, cluster: ConnectCluster, tmp_path: Path) -> Iterator[Su
     )
     assert process.stdout is not None
     try:
-        yield Supervisor(int(process.stdout.readline()))
+        yield Supervisor(int(process.stdout.readline()), refused)
     finally:
         process.communicate(timeout=3 * program.STOP_SECONDS)  # closes its standard input: it ends with its workers
 
@@ -183,23 +199,44 @@ def supervisor(lab: Lab, cluster: ConnectCluster, tmp_path: Path) -> Iterator[Su
 def test_workers_behind_a_supervisor_are_rolled_with_one_write_of_their_shared_settings(
     supervisor: Supervisor, cluster: ConnectCluster
 ) -> None:
+    """If the second worker fails, they are restored for both; applied again, the roll does not restart the first."""
     for worker in cluster.workers:
         supervisor.restart(worker.worker_id)
     wait_for_group(cluster.kafka, GROUP, members=2)
     until(lambda: all(is_healthy(worker.url) for worker in cluster.workers), "both workers healthy", seconds=180)
     supervisor.done.clear()
+    original = supervisor.template()
+
+    def refuse_further_starts(line: str) -> None:
+        if "gate passed" in line:
+            supervisor.refused.write_text(f"{MODE_PROPERTY}=preparing\n", encoding="ascii")
 
     controller = Controller(
         cluster,
         settings=RolloutSettings(polls=2, poll_interval_seconds=0.3, hold_seconds=1.0),
         hosts=lambda worker: SupervisedHost(supervisor, worker.worker_id),
+        report=refuse_further_starts,
     )
     plan = controller.plan(Mode.PREPARING)
     both = sorted(worker.worker_id for worker in cluster.workers)
     assert plan.diff()[0] == f"--- template connect  ({', '.join(both)})"
+    with pytest.raises(GateFailedError) as failed:
+        controller.apply(plan)
+    first, second = (done.removeprefix("restart ") for done in supervisor.done[1:3])
+    assert {first, second} == set(both)
+    assert supervisor.done == ["write", f"restart {first}", f"restart {second}", "write", f"restart {second}"]
+    assert f"{second} ended at once" in str(failed.value)
+    assert "it runs with it as a healthy member" in str(failed.value)
+    assert f"restored for all of them: {first} runs preparing" in str(failed.value)
+    assert supervisor.template() == original
+    running = {worker.worker_id: worker.mode.verdict.mode for worker in controller.observe().workers}
+    assert running == {first: Mode.PREPARING, second: Mode.DISABLED}
+
+    supervisor.refused.write_text("", encoding="ascii")
+    supervisor.done.clear()
     controller.apply(plan)
 
-    assert supervisor.done[0] == "write"
-    assert sorted(supervisor.done[1:]) == [f"restart {worker_id}" for worker_id in both]
+    assert supervisor.done == ["write", f"restart {second}"]
     assert controller.verify(Mode.PREPARING).verdict == "pass"
-    assert {worker.facts.runs_as for worker in controller.observe().workers} == {"run 2"}
+    runs = {worker.worker_id: worker.facts.runs_as for worker in controller.observe().workers}
+    assert runs == {first: "run 2", second: "run 4"}

@@ -82,7 +82,7 @@ def test_without_file_and_log_only_the_leader_tells_disabled_from_preparing(lab:
 
 
 @from_disabled
-def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Any) -> None:
+def test_a_step_left_out_and_a_file_edited_between_plan_and_apply_are_refused(lab: Lab, eos: Any) -> None:
     plan = eos.plan(Mode.PREPARING)
     edited = lab.cluster().workers[1].config
     assert edited is not None
@@ -90,6 +90,8 @@ def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Any) -> 
     edited.write_bytes(original + b"# edited since\n")
     before = files(lab), pids(lab)
     try:
+        refusal = eos.run("plan", "--to", Mode.ENABLED, expect=REFUSED)
+        assert "roll to preparing first" in refusal.stderr
         refusal = eos.run("apply", "--plan", plan, expect=REFUSED)
         assert f"the configuration of {lab.cluster().workers[1].worker_id} was edited" in refusal.stderr
         assert (files(lab), pids(lab)) == before

@@ -255,6 +255,7 @@ def test_a_roll_in_pieces_restarts_each_worker_once_and_no_other_controller_may_
 
 
 def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: Lab, eos: Any) -> None:
+    """The way back waits for a worker that is killed before its turn."""
     bring_to(lab, Mode.DISABLED)
     original = files(lab)
     first = eos.start("apply", "--plan", eos.plan(Mode.PREPARING), "--reason", "exactly once")
@@ -288,7 +289,9 @@ def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: L
     proposed = json.loads(eos.run("rollout", "undo", "--json", expect=REFUSED).stdout)
     assert (proposed["plan"]["target"], proposed["applied"]) == ("disabled", False)
     assert modes(lab) == {Mode.PREPARING}, "the way back was gone without being asked for"
-    eos.run("rollout", "undo", "--yes")
+    before = starts(lab)
+    killed = roll_beside_a_killed_worker(eos, eos.start("rollout", "undo", "--yes"))
+    assert {w: count - before[w] for w, count in starts(lab).items()} == {w: 1 + (w == killed) for w in before}
     assert modes(lab) == {Mode.DISABLED}
     assert {w: file == original[w] for w, file in files(lab).items()} == proposed["restores_files"]
     listed = json.loads(eos.run("rollout", "list", "--json").stdout)["rollouts"]
@@ -321,6 +324,26 @@ def answer_in_the_first_restart(eos: Any, roll: Any, verb: str, reason: str) -> 
         assert asking.returncode == 0, errors
         _, progress = roll.communicate(timeout=300)
     return json.loads(output), progress
+
+
+def roll_beside_a_killed_worker(eos: Any, roll: Any) -> str:
+    """Kill the worker whose turn comes later in the first restart; start it once the roll has asked for it.
+
+    :returns: that worker.
+    """
+    lab = eos.lab
+    with eos.line_in_log(roll, r"stopping pid") as line:
+        (index,) = (i for i, worker in enumerate(lab.cluster().workers) if f" {worker.worker_id}: " not in line)
+        killed = lab.cluster().workers[index]
+        lab.stop_worker(index, kill=True)
+        with eos.line_in_log(roll, rf"{killed.worker_id} has ended, and not by this roll") as named:
+            assert f"start {killed.worker_id}: " in named
+            assert str(killed.pid_file) in named
+            lab.start_worker(index)
+            _, progress = roll.communicate(timeout=300)
+    assert roll.returncode == 0, progress
+    assert f"{killed.worker_id} runs again" in progress
+    return str(killed.worker_id)
 
 
 def closed_in_the_first_restart(eos: Any, roll: Any) -> tuple[dict[str, Any], str]:

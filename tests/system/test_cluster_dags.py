@@ -604,6 +604,13 @@ def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_
     assert {task.state for task in rest.task_instances(TOPICS, run)} == {"skipped"}
 
 
+def test_on_an_enabled_cluster_the_upgrade_asks_nobody_and_restarts_nobody(lab: Lab, rest: AirflowRest) -> None:
+    bring_to(lab, Mode.ENABLED)
+    tasks = states_where_nothing_is_touched(lab, rest, UPGRADE)
+    not_skipped = {task for task, state in tasks.items() if state != "skipped"}
+    assert not_skipped == {"preflight", "preflight_connectors", "verify_enabled"}
+
+
 def test_one_approval_takes_the_cluster_straight_back_to_disabled(
     lab: Lab, airflow: AirflowLab, rest: AirflowRest
 ) -> None:
@@ -623,6 +630,20 @@ def test_one_approval_takes_the_cluster_straight_back_to_disabled(
     assert any(name.endswith(".ConnectRollingUpgradeOperator") for name in loggers)
     assert {name for name in loggers if name.split(".")[0] in ("kafka", "httpx")} == set()
     assert seen.modes(lab) == {Mode.DISABLED}
+
+    # Once more: nobody is asked.
+    tasks = states_where_nothing_is_touched(lab, rest, DOWNGRADE)
+    assert {task for task, state in tasks.items() if state != "skipped"} == {"preflight", "verify_disabled"}
+
+
+def states_where_nothing_is_touched(lab: Lab, rest: AirflowRest, dag_id: str) -> dict[str, str | None]:
+    """The tasks of a run on a cluster that has the mode already; it leaves each worker's process alone."""
+    before = [lab.worker_process(index) for index in range(len(lab.connect_urls))]
+    rest.unpause(dag_id)
+    run = rest.trigger(dag_id)
+    succeeded(rest, dag_id, run)
+    assert [lab.worker_process(index) for index in range(len(lab.connect_urls))] == before
+    return states_of(rest, dag_id, run)
 
 
 def states_of(rest: AirflowRest, dag_id: str, run_id: str) -> dict[str, str | None]:
