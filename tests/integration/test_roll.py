@@ -82,6 +82,14 @@ def test_without_file_and_log_only_the_leader_tells_disabled_from_preparing(lab:
 
 
 @from_disabled
+def test_enabled_straight_from_disabled_is_refused_and_nothing_changes(lab: Lab, eos: Any) -> None:
+    before = files(lab), pids(lab)
+    refusal = eos.run("apply", "--to", Mode.ENABLED, "--yes", expect=REFUSED)
+    assert "roll to preparing first" in refusal.stderr
+    assert (files(lab), pids(lab)) == before
+
+
+@from_disabled
 def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Any) -> None:
     plan = eos.plan(Mode.PREPARING)
     edited = lab.cluster().workers[1].config
