@@ -197,7 +197,7 @@ def require_refused(story: Any, changed: Pipeline) -> Any:
     return driver
 
 
-@changes(ledger_deleted, target_made_anew, another_target)
+@changes(ledger_deleted, ledger_made_anew, target_made_anew, another_target)
 def test_a_retry_with_other_topics_is_refused(story: Any, change: Change) -> None:
     one_slice_then_killed(story)
 

@@ -39,6 +39,28 @@ def listed(eos: Any, name: str) -> list[Any]:
     return [one["offset"] for one in json.loads(eos.run("offsets", "list", name, "--json").stdout)]
 
 
+def change_killed_twice(cluster: Cluster, eos: Any, wanted: Counter[str], *verb: str) -> None:
+    """One process is killed when it has written, one when the connector runs again and a third one ends the change.
+
+    :param wanted: what the connector has delivered once it has gone on from its new offset.
+    """
+    for step in ("write", "start"):
+        killed(cluster.lab, step, "carried-out", "offsets", *verb, "--yes")
+    until(lambda: cluster.read(verb[1]) == wanted, "what comes again", seconds=SECONDS)
+    eos.run("offsets", *verb, "--yes")
+
+
+def add_line(cluster: Cluster, name: str, line: str, wanted: Counter[str]) -> None:
+    """One more line in the file of a connector, which delivers it and nothing else.
+
+    :param wanted: what it has delivered so far; the line is added.
+    """
+    with cluster.file(name).open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+    wanted[line] += 1
+    until(lambda: cluster.read(name) == wanted, f"{line} alone", seconds=SECONDS)
+
+
 @pytest.mark.first
 def test_a_reset_is_shown_then_done_by_its_hash_and_the_connector_reads_from_the_start(
     cluster: Cluster, eos: Any
@@ -65,23 +87,30 @@ def test_altered_offsets_move_a_connector_with_its_own_topic_and_a_restore_bring
     cluster: Cluster, eos: Any
 ) -> None:
     cluster.source("alter", **{"offsets.storage.topic": "alter-offsets"})
-    eos.run("offsets", "backup", "alter", "--to", "before.jsonl")
+    backup = str(eos.folder / "before.jsonl")
+    eos.run("offsets", "backup", "alter", "--to", backup)
     cluster.rest.stop("alter")
     until(lambda: cluster.state("alter") == "STOPPED", "the stop", seconds=SECONDS)
     partition = json.dumps({"filename": str(cluster.file("alter"))})
-    eos.run("offsets", "alter", "alter", "--partition", partition, "--offset", '{"position": 4}', "--yes")
+    altered = ("alter", "alter", "--partition", partition, "--offset", '{"position": 4}')
+    eos.run("offsets", *altered, "--yes")
     assert cluster.state("alter") == "STOPPED"  # as it was before
     assert listed(eos, "alter") == [{"position": 4}]
-    changed = json.loads(eos.run("offsets", "diff", "before.jsonl", "--json", expect=1).stdout)
+    changed = json.loads(eos.run("offsets", "diff", backup, "--json", expect=1).stdout)
     assert sorted(one["topic"] for one in changed) == ["alter-offsets", f"{cluster.lab.group_id}-offsets"]
 
-    eos.run("offsets", "restore", "alter", "before.jsonl", "--yes")
-    assert "No offset differs" in eos.run("offsets", "diff", "before.jsonl").stdout
-    assert "Nothing to do" in eos.run("offsets", "restore", "alter", "before.jsonl", "--yes").stdout
-    eos.run("offsets", "alter", "alter", "--partition", partition, "--offset", '{"position": 4}', "--yes")
+    eos.run("offsets", "restore", "alter", backup, "--yes")
+    assert "No offset differs" in eos.run("offsets", "diff", backup).stdout
+    assert "Nothing to do" in eos.run("offsets", "restore", "alter", backup, "--yes").stdout
+
+    # Now the connector runs, and each change is killed twice: no line may come once more than it says.
     cluster.rest.resume("alter")
     wanted = Counter({"one": 1, "two": 2, "three": 2})
-    until(lambda: cluster.read("alter") == wanted, "the lines from position 4 on", seconds=SECONDS)
+    change_killed_twice(cluster, eos, wanted, *altered)
+    add_line(cluster, "alter", "four", wanted)
+    wanted["four"] += 1
+    change_killed_twice(cluster, eos, wanted, "restore", "alter", backup)
+    add_line(cluster, "alter", "five", wanted)
 
 
 def test_an_own_topic_given_by_hand_has_a_connector_begin_anew_and_a_migration_does_not(
@@ -97,10 +126,7 @@ def test_an_own_topic_given_by_hand_has_a_connector_begin_anew_and_a_migration_d
     deleting = eos.run("offsets", "migrate", "migrated", "--to", "own", "--topic", "deleting", "--yes", expect=2).stderr
     assert "deleting has cleanup.policy=compact,delete" in " ".join(deleting.split())
     eos.run("offsets", "migrate", "migrated", "--to", "own", "--topic", "migrated-offsets", "--yes")
-    with cluster.file("migrated").open("a", encoding="utf-8") as file:
-        file.write("four\n")
-    wanted = Counter([*LINES, "four"])
-    until(lambda: cluster.read("migrated") == wanted, "the fourth line alone", seconds=SECONDS)
+    add_line(cluster, "migrated", "four", Counter(LINES))
 
 
 def test_an_offset_of_the_global_topic_alone_is_marked_and_goes_nowhere(cluster: Cluster, eos: Any) -> None:
@@ -187,10 +213,7 @@ def test_a_key_in_a_second_partition_is_left_alone_and_a_migration_gives_it_one_
     until(lambda: newest() == {home: b'{"position":14}', elsewhere: b'{"position":4}'}, "the end", seconds=SECONDS)
 
     eos.run("offsets", "migrate", "twice", "--to", "own", "--yes")
-    with cluster.file("twice").open("a", encoding="utf-8") as file:
-        file.write("four\n")
-    wanted["four"] = 1
-    until(lambda: cluster.read("twice") == wanted, "the fourth line alone", seconds=SECONDS)
+    add_line(cluster, "twice", "four", wanted)
     cluster.rest.stop("twice")  # its tasks write a copy into the global topic
     until(lambda: cluster.state("twice") == "STOPPED", "the stop", seconds=SECONDS)
     eos.run("offsets", "reset", "twice", "--yes")
@@ -299,7 +322,10 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
     cluster.source("first")
     eos.run("offsets", "backup", "first", "--to", "first.jsonl")
     cluster.rest.delete("first")
-    eos.run("offsets", "restore", "second", "--from", "first", "--absent", "--yes")
+    copied = ("offsets", "restore", "second", "--from", "first", "--absent", "--yes")
+    killed(cluster.lab, "write", "carried-out", *copied)
+    eos.run(*copied)
+    assert cluster.values("second", "first") == [END]
     cluster.file("first").open("a", encoding="utf-8").write("four\n")
     cluster.lab.create_topic("second", 1)
     config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "second", "file": str(cluster.file("first"))}
@@ -324,7 +350,9 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
     assert "first: a task count record of 1 in the config topic; it stays" in shown
     assert f"{cluster.lab.group_id}-first-1 Ongoing" in shown
     assert "exists: its offsets are not leftovers" in eos.run("offsets", "prune", "second", "--yes", expect=3).stderr
+    killed(cluster.lab, "write", "carried-out", "offsets", "prune", "--yes")
     eos.run("offsets", "prune", "--yes")
+    assert cluster.removals("first") == 1
     with pytest.raises(KafkaException):
         zombie.commit_transaction(30)
     shown = eos.run("offsets", "prune").stdout

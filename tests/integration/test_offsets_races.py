@@ -167,6 +167,18 @@ def test_of_two_changes_at_once_one_is_refused_and_its_plan_does_not_fit_later(c
     assert cluster.removals("twice") == 2
 
 
+def test_a_reset_goes_on_while_a_worker_leaves_and_joins_again(cluster: Cluster) -> None:
+    cluster.source("moved")
+    with suspended(cluster.lab, "stop,write", "offsets", "reset", "moved", "--yes") as change:
+        cluster.lab.stop_worker(0)  # the one that is asked first
+        change.go_on()
+        change.await_step()
+        cluster.lab.start_worker(0)
+        assert change.end() == 0, change.errors
+    cluster.until_read("moved", 2)
+    assert cluster.removals("moved") == 1
+
+
 def test_a_connector_that_is_started_or_configured_in_the_midst_keeps_its_offset_and_its_task(
     cluster: Cluster, eos: Any
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -236,6 +237,37 @@ def test_where_its_clients_are_not_known_or_in_several_clusters_nothing_is_chang
         assert not_among in eos.run("offsets", "list", "nowhere").stderr
         assert not_among in eos.run("offsets", "backup", "--to", "all.jsonl", expect=6).stderr
         eos.run("offsets", "backup", "nowhere", "--to", "nowhere.jsonl", expect=6)
+        assert "Not checked: the offsets topic of nowhere" in eos.run("topics", "check", expect=6).stdout
+        assert "127.0.0.1:1" in eos.run("topics", "create", "--yes", expect=6).stderr
         assert "its ids may be in another Kafka cluster" in eos.run("fencing", "list", "nowhere").stdout
         for name in ("split", "nowhere"):
             here.rest.delete(name)
+
+
+def test_an_own_topic_there_is_checked_created_and_mended_there(both: Both) -> None:
+    here, eos, topics = both.here, both.eos, Topics(both.kafka)
+    topic = "planned-offsets"
+    name = f"{both.there_id}/{topic}"
+    both.describe()
+    with here.rest:
+        overrides = {**both.overrides(login=True), "offsets.storage.topic": topic}
+        here.rest.create("planned", {**here.config("planned"), **overrides}, "STOPPED")
+        until(lambda: topics.find([topic]), "the topic that the worker makes", seconds=SECONDS)
+        by_worker = topics.describe([topic])[topic]
+        topics.change(topic, {"cleanup.policy": "delete"})
+        topics.await_settings(topic, {"cleanup.policy": "delete"})
+
+        document = json.loads(eos.run("topics", "check", "--json", expect=1).stdout)
+        (finding,) = (one for one in document["findings"] if one["topic"] == name)
+        assert finding["mends"] == {"cleanup.policy": "compact"}
+        planned = f"{name} (own offsets topic of planned, at {both.named.bootstrap_servers})"
+        assert f"It changes settings of {planned}" in eos.run("topics", "create", "--yes", expect=3).stderr
+        assert topics.settings_of([topic])[topic]["cleanup.policy"] == "delete"
+        plan = json.loads(eos.run("topics", "create", "--json", expect=3).stdout)["plan"]
+        eos.run("topics", "create", "--plan", plan["hash"])
+        assert topics.settings_of([topic])[topic]["cleanup.policy"] == "compact"
+
+        topics.delete(topic)
+        assert f"+++ {planned}" in eos.run("topics", "create", "--yes").stdout
+        assert replace(topics.describe([topic])[topic], id=by_worker.id) == by_worker
+        here.rest.delete("planned")

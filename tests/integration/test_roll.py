@@ -90,7 +90,7 @@ def test_a_step_left_out_and_a_file_edited_between_plan_and_apply_are_refused(la
     edited.write_bytes(original + b"# edited since\n")
     before = files(lab), pids(lab)
     try:
-        refusal = eos.run("plan", "--to", Mode.ENABLED, expect=REFUSED)
+        refusal = eos.run("apply", "--to", Mode.ENABLED, "--yes", expect=REFUSED)
         assert "roll to preparing first" in refusal.stderr
         refusal = eos.run("apply", "--plan", plan, expect=REFUSED)
         assert f"the configuration of {lab.cluster().workers[1].worker_id} was edited" in refusal.stderr

@@ -140,6 +140,10 @@ def test_a_dataframe_arrives_exactly_once_and_a_second_run_is_a_no_op(
     again = write_interval(frame, target.pipeline, DAY)
     assert (again.already, again.records, again.digest) == (True, done.records, done.digest)
     target.require_exactly_once(jobs.numbered_values(DAY))
+    by_python = parquet(remote, tmp_path, day(1), 100).mapInArrow(lambda batches: batches, frame.schema)
+    write_interval(by_python, target.pipeline, day(1), slices=2, report=lines.append)
+    assert any("once more" in line for line in lines)  # a plan does not tell what a function of Python's does
+    target.require_exactly_once([*jobs.numbered_values(DAY), *jobs.numbered_values(day(1), 100)])
 
 
 def test_a_retry_compares_its_rows_with_what_is_committed(
@@ -308,6 +312,20 @@ def test_a_client_whose_interval_another_one_has_taken_over_is_fenced_and_says_s
             held.go()
         assert writing.result(timeout=240).records == 150
     assert (code, reported["type"]) == (FencedError.exit_code, "FencedError"), reported
+    target.require_exactly_once(held.lines)
+
+
+def test_a_client_killed_within_the_stage_is_followed_by_one_that_writes_the_rest(
+    remote: Any, target: Target, tmp_path: Path, start_client: Callable[..., Client]
+) -> None:
+    held = HeldFiles.make(tmp_path)
+    client = start_client(target, DAY, "held_files", arguments=held.arguments)
+    held.wait_for_readers(1)
+    client.process.kill()
+    client.process.wait(timeout=60)
+    held.go()  # the server does not know yet that the client is gone: its task goes on, and is fenced or done
+    done = write_interval(jobs.held_files(remote, DAY, **held.arguments), target.pipeline, DAY, spark=remote)
+    assert (done.records, done.slices) == (150, 3)
     target.require_exactly_once(held.lines)
 
 
