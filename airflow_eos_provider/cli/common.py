@@ -171,13 +171,16 @@ def table(title: str = "") -> Table:
     )
 
 
-def require_enough_digits(plan_hash: str | None) -> None:
+def require_enough_digits(plan_hash: str | None) -> str | None:
     """Refuse a hash that could be of several plans.
+
+    :returns: the hash.
 
     :raises typer.BadParameter: it is too short.
     """
     if plan_hash is not None and len(plan_hash) < MIN_HASH_LENGTH:
         raise typer.BadParameter(f"give at least {MIN_HASH_LENGTH} digits of the hash")
+    return plan_hash
 
 
 @contextmanager

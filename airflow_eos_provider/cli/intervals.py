@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from airflow_eos_provider.changes.intervals.change import ABANDON
+from airflow_eos_provider.changes.intervals.change import ABANDON, GROUP_HELP
 from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.common import (
     ClusterOption,
@@ -111,7 +111,7 @@ GroupOption = Annotated[
         "-g",
         metavar="GROUP",
         envvar="EOS_GROUP",
-        help="Group of the pipelines; never that of a Connect cluster.",
+        help=GROUP_HELP,
     ),
 ]
 PipelineOption = Annotated[

@@ -15,7 +15,6 @@ from airflow_eos_provider.cli.common import (
     console,
     load_cluster,
     report_line,
-    require_enough_digits,
 )
 from airflow_eos_provider.cli.confirm import PlanOption
 from airflow_eos_provider.cli.intervals import GroupOption
@@ -48,7 +47,6 @@ def uninstall(
     shown in this directory. Never touches Connect's own topics. Refused while a roll, a change or a restart is running
     or unfinished; with --ledgers also while an interval run is.
     """
-    require_enough_digits(plan)
     with ConnectSession(load_cluster(cluster)) as session:
         uninstaller = Uninstaller(session, group, ledgers=ledgers, plans_folder=PLANS_FOLDER)
         made = uninstaller.plan()

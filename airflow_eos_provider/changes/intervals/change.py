@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from airflow_eos_provider.journal.change import GroupChange
 
 
+#: Of every option that names the group of interval runs.
+GROUP_HELP = "Group of the pipelines; never that of a Connect cluster."
+
+
 @dataclass(frozen=True, slots=True)
 class AbandonRequest:
     """Which run is given up."""
@@ -29,7 +33,7 @@ class AbandonRequest:
         metavar="RUN",
         completes="run",
     )
-    group: str = option("Group of the pipelines; never a Connect cluster's.", DEFAULT_GROUP_ID, envvar="EOS_GROUP")
+    group: str = option(GROUP_HELP, DEFAULT_GROUP_ID, envvar="EOS_GROUP")
 
 
 @dataclass(frozen=True, slots=True)
