@@ -77,7 +77,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         ("plan.", "downgrade/drop_own.py:DropPlan.to_dict"),
     ],
     "eos changes list": [("[].", "cli/changes.py:list_")],
-    "eos changes abandon": [("", "cli/changes.py:abandon_")],
+    "eos changes close": [*_CHANGE, ("report.", "changes/closing/change.py:CloseReport.to_dict")],
     "eos fencing list": [
         ("", "changes/fencing/change.py:look_document"),
         ("", "changes/fencing/change.py:Fencing.look"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_eos_provider.changes.change import Change
+from airflow_eos_provider.changes.closing.change import CLOSE
 from airflow_eos_provider.changes.fencing.change import FENCING
 from airflow_eos_provider.changes.intervals.change import ABANDON
 from airflow_eos_provider.changes.rights.change import GRANT, REVOKE
@@ -14,5 +15,5 @@ from airflow_eos_provider.changes.transactions.change import ABORT
 
 #: By their names.
 CHANGES: Mapping[str, Change[Any]] = {
-    change.name: change for change in (FENCING, CREATE_TOPICS, GRANT, REVOKE, ABORT, ABANDON)
+    change.name: change for change in (FENCING, CREATE_TOPICS, GRANT, REVOKE, ABORT, ABANDON, CLOSE)
 }

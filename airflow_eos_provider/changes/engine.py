@@ -72,6 +72,8 @@ def carry_out(
         report(f"Nothing to do: {done.change_id} has carried this plan out.")
         return before
     journal = change_journal(session.kafka, plan.group_id, actor=actor, reason=reason, report=report)
+    if change.closes:
+        return change.apply(session, as_it_is_now(), journal, report)
     with group_change(journal, change.name, plan.about, _journalled(plan), take_over=take_over) as act:
         if act.taken_up:
             report(f"Taking up {act.record}.")

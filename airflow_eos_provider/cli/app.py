@@ -98,7 +98,9 @@ COMMANDS: Mapping[str, Place] = {
         "Source offsets: list, back up, compare, alter, reset, restore, migrate and prune them.",
     ),
     "changes": Place(
-        "cli.changes", "changes_app", "Changes of a group other than rolls, e.g. of offsets: list them, close one."
+        "cli.changes",
+        "changes_app",
+        "Changes of a group other than rolls, e.g. of offsets: list them; close one, or a roll.",
     ),
     "fencing": Place(
         "cli.fencing",

@@ -78,13 +78,11 @@ def apply_command(change: Change[Any]) -> Callable[..., None]:
         cluster: Path | None,
         plan: str | None,
         yes: bool,
-        reason: str = "",
-        take_over: bool = False,
         output: Output | None,
         as_json: bool,
         **given: Any,
     ) -> None:
-        request: Any = read_request(change.request, given)
+        request: Any = read_request(change.request, {name: given[name] for name in options(change.request)})
         with change.session(_described(change, cluster)) as session:
             made = planned(change, session, request)
             report: Report | None = None
@@ -105,8 +103,8 @@ def apply_command(change: Change[Any]) -> Callable[..., None]:
                     session,
                     made,
                     actor=actor(),
-                    reason=reason,
-                    take_over=take_over,
+                    reason=given.get("reason", ""),
+                    take_over=given.get("take_over", False),
                     as_found=applies_any,
                     report=report_line,
                 )

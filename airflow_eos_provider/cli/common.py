@@ -18,6 +18,7 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.table import Table
 
+from airflow_eos_provider.changes.change import TAKE_OVER_HELP
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, exposed_file, kafka_of_file
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
@@ -68,7 +69,7 @@ TakeOverOption = Annotated[
     bool,
     typer.Option(
         "--take-over",
-        help="Take the group's lease from another controller and stop that one. The journal records it.",
+        help=TAKE_OVER_HELP,
     ),
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, stored in the journal.")]

@@ -47,7 +47,6 @@ JOURNALLED = (
     *(change.name for change in CHANGES.values() if change.takes_lease),
     *_OFFSETS,
     "offsets drop-own",
-    "changes abandon",
 )
 
 #: The operators and jobs that write intervals have no command of their own.

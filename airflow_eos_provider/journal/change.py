@@ -214,20 +214,3 @@ def require_no_open_rollout(content: JournalContent) -> None:
             remedy=f"Finish it ('eos rollout resume {newest.rollout_id}') or end it "
             f"('eos rollout abort {newest.rollout_id}').",
         )
-
-
-def abandon(journal: Journal, *, note: str, take_over: bool = False) -> ChangeRecord | None:
-    """Close an unfinished change as it is, without going on with it.
-
-    :param journal: not acquired yet; closed at the end.
-    :param note: why.
-    :returns: the change; None if there is none to close.
-    :raises LeaseHeldError: a controller carries it out.
-    """
-    try:
-        found = journal.acquire(take_over=take_over).open_change
-        if found is not None:
-            journal.write_change(replace(found, state=RolloutState.ABORTED, note=note), str(RolloutState.ABORTED))
-        return found
-    finally:
-        journal.close()

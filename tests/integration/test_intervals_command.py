@@ -40,7 +40,7 @@ from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics import reader
 from airflow_eos_provider.interval.verify import completion, ledger, statuses
 from airflow_eos_provider.interval.write.slice_writer import Tally
-from airflow_eos_provider.journal.change import abandon, change_journal, group_change
+from airflow_eos_provider.journal.change import change_journal, group_change
 from airflow_eos_provider.journal.journal import Journal, RolloutState
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import ChangeRecord
@@ -49,6 +49,7 @@ from airflow_eos_provider.kafka.read.reader import scan_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from tests.broker_only import describe
+from tests.system.modes import close_what_is_open
 from tests.waiting import until
 
 GROUP = "intervals-test"
@@ -451,7 +452,7 @@ def test_nothing_begins_while_what_is_left_is_removed(lab: Lab, tmp_path: Path) 
         with pytest.raises(LeaseHeldError):
             remove(of_files)
         assert all(path.exists() for path in plans)
-        abandon(working, note="over", take_over=True)
+        close_what_is_open(lab)
         with pytest.raises(PlanMovedError, match="has a journal now"):
             remove(of_files)
         assert all(path.exists() for path in plans)

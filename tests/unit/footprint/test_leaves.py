@@ -47,7 +47,6 @@ WRITERS = {
     },
     r"group_change\(|change_journal\(|\bJournal\(": {
         "changes/engine.py",
-        "cli/changes.py",
         "cli/drop_own.py",
         "cli/offsets_change.py",
         "cli/uninstall.py",  # removes its journal again
