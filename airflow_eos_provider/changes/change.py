@@ -266,6 +266,7 @@ class Change(ABC, Generic[R]):
     :cvar examples: complete commands, each optionally with a comment after ``#``.
     :cvar leaves: what it leaves behind, apart from records in the journal.
     :cvar takes_lease: whether it holds the group's lease. Without the lease it is not recorded in the journal.
+    :cvar begins_again: whether an unfinished one is closed, and begun again by a plan for what it has left.
     :cvar closes: whether it closes a roll or another change, rather than is recorded as one. Whether it takes over is
         part of its request, because its plan depends on that.
     :cvar brokers_only: whether it needs no worker. Then the cluster file need not describe workers, and a connection of
@@ -282,6 +283,7 @@ class Change(ABC, Generic[R]):
     examples: ClassVar[tuple[str, ...]] = ()
     leaves: ClassVar[tuple[Leaf, ...]] = ()
     takes_lease: ClassVar[bool] = True
+    begins_again: ClassVar[bool] = False
     closes: ClassVar[bool] = False
     brokers_only: ClassVar[bool] = False
     rows: ClassVar[str] = ""

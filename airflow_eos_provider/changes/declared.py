@@ -12,8 +12,9 @@ from airflow_eos_provider.changes.intervals.change import ABANDON
 from airflow_eos_provider.changes.rights.change import GRANT, REVOKE
 from airflow_eos_provider.changes.topics.change import CREATE_TOPICS
 from airflow_eos_provider.changes.transactions.change import ABORT
+from airflow_eos_provider.changes.uninstall.change import UNINSTALL
 
 #: By their names.
 CHANGES: Mapping[str, Change[Any]] = {
-    change.name: change for change in (FENCING, CREATE_TOPICS, GRANT, REVOKE, ABORT, ABANDON, CLOSE)
+    change.name: change for change in (FENCING, CREATE_TOPICS, GRANT, REVOKE, ABORT, ABANDON, CLOSE, UNINSTALL)
 }

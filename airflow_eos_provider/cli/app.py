@@ -123,9 +123,8 @@ COMMANDS: Mapping[str, Place] = {
     ),
     "uninstall": Place(
         "cli.uninstall",
-        "uninstall",
-        "Show what this package has left of a group, in Kafka and in files; with --plan, remove it.",
-        ("eos uninstall", "eos uninstall --plan 3f1c09ab77d2", "eos uninstall --ledgers --group etl"),
+        "uninstall_app",
+        "Show what this package has left of a group, in Kafka and in files, and remove it.",
     ),
     "lab": Place(
         "lab.command",

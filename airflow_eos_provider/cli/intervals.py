@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from airflow_eos_provider.changes.intervals.change import ABANDON, GROUP_HELP
+from airflow_eos_provider.changes.intervals.change import ABANDON
 from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.common import (
     ClusterOption,
@@ -27,7 +27,7 @@ from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.intervals_doctor import doctor
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, Interval, Run
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP, Interval, Run
 from airflow_eos_provider.interval.messages import in_words
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.verify import (

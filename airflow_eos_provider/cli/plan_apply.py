@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from airflow_eos_provider import user_json
+from airflow_eos_provider.changes.leaf import PLANS_FOLDER
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
@@ -50,9 +51,6 @@ from airflow_eos_provider.rollout.history import unfinished_rollout
 from airflow_eos_provider.rollout.outcome import RolloutReport
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings
-
-#: Plans that were shown, so that a refusal can say what has moved since. Nothing depends on this folder.
-PLANS_FOLDER = Path(".eos/plans")
 
 ToOption = Annotated[
     Mode | None,

@@ -11,6 +11,7 @@ from airflow_eos_provider.dag_factories.offsets import offsets_dag
 from airflow_eos_provider.dag_factories.rights import grant_dag, revoke_dag
 from airflow_eos_provider.dag_factories.topics import topics_dag
 from airflow_eos_provider.dag_factories.transactions import transaction_abort_dag
+from airflow_eos_provider.dag_factories.uninstall import uninstall_dag
 from airflow_eos_provider.dag_factories.upgrade import upgrade_dag
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "revoke_dag",
     "topics_dag",
     "transaction_abort_dag",
+    "uninstall_dag",
     "upgrade_dag",
 ]
 

@@ -182,8 +182,7 @@ def group_change(
         except FencedError:
             raise
         except BaseException as error:
-            # What begins again may act without announcing steps, and finds what is left by itself.
-            is_over = isinstance(error, NothingDoneError) or (not begins_again and change._was_refused(error))
+            is_over = isinstance(error, NothingDoneError) or change._was_refused(error)
             _leave(change, RolloutState.ABORTED if is_over else RolloutState.PAUSED, error)
             raise
         if not change.journal_is_gone:

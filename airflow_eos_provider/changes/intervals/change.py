@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING, Any
 from airflow_eos_provider.changes.change import Change, Plan, option
 from airflow_eos_provider.changes.leaf import CONTROL_TOPIC, LEDGER
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, Run
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP, Run
 
 if TYPE_CHECKING:
     from airflow_eos_provider.connect.session import ConnectSession
     from airflow_eos_provider.interval.pipeline import Pipeline
     from airflow_eos_provider.journal.change import GroupChange
-
-
-#: Of every option that names the group of interval runs.
-GROUP_HELP = "Group of the pipelines; never that of a Connect cluster."
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from airflow_eos_provider.dag_factories import (
     revoke_dag,
     topics_dag,
     transaction_abort_dag,
+    uninstall_dag,
     upgrade_dag,
 )
 from airflow_eos_provider.offsets.verbs.changes import Write
@@ -53,6 +54,7 @@ DAGS: dict[str, Callable[[], DAG]] = {
     "transaction": lambda: transaction_abort_dag(dag_id="unapproved_transaction"),
     "abandon": lambda: interval_abandon_dag(dag_id="unapproved_abandon"),
     "close": lambda: close_dag(dag_id="unapproved_close"),
+    "uninstall": lambda: uninstall_dag(dag_id="unapproved_uninstall"),
     "grant": lambda: grant_dag(dag_id="unapproved_grant"),
     "revoke": lambda: revoke_dag(dag_id="unapproved_revoke"),
 }
@@ -63,6 +65,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "TransactionAbortOperator": replace(FENCE, kind="transactions abort").to_dict(),
     "IntervalAbandonOperator": replace(FENCE, kind="intervals abandon").to_dict(),
     "ConnectCloseOperator": replace(FENCE, kind="changes close").to_dict(),
+    "ConnectUninstallOperator": replace(FENCE, kind="uninstall").to_dict(),
     "ConnectGrantOperator": replace(FENCE, kind="acl grant").to_dict(),
     "ConnectRevokeOperator": replace(FENCE, kind="acl revoke").to_dict(),
 }

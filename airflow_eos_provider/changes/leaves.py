@@ -56,7 +56,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(
         Where.KAFKA,
         "topic eos-rollout-<group>",
-        JOURNALLED,
+        tuple(verb for verb in JOURNALLED if verb != "uninstall"),
         "the journal: lease, rolls, changes, requests, history",
         End.UNINSTALL,
         "with it goes what 'eos rollout list' shows, and which lines of workers' files a roll has set temporarily",
@@ -64,7 +64,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(
         Where.KAFKA,
         "transactional id eos-rollout-<group>",
-        (*JOURNALLED, "uninstall"),
+        JOURNALLED,
         "the journal's one writer",
         End.BROKERS,
         FORGOTTEN,
