@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_eos_provider.dag_factories.audit import audit_dag
-from airflow_eos_provider.dag_factories.close import close_dag
+from airflow_eos_provider.dag_factories.close import close_dag, uninstall_dag
 from airflow_eos_provider.dag_factories.downgrade import downgrade_dag
 from airflow_eos_provider.dag_factories.fence import fence_dag
 from airflow_eos_provider.dag_factories.interval_abandon import interval_abandon_dag
@@ -11,7 +11,6 @@ from airflow_eos_provider.dag_factories.offsets import offsets_dag
 from airflow_eos_provider.dag_factories.rights import grant_dag, revoke_dag
 from airflow_eos_provider.dag_factories.topics import topics_dag
 from airflow_eos_provider.dag_factories.transactions import transaction_abort_dag
-from airflow_eos_provider.dag_factories.uninstall import uninstall_dag
 from airflow_eos_provider.dag_factories.upgrade import upgrade_dag
 
 __all__ = [
