@@ -93,7 +93,7 @@ def _unfinished(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
     if change is not None:
         state = observation.config.connectors.get(change.about) if observation.config else None
         stopped = f", and connector {change.about} is STOPPED" if state and state.target_state == "STOPPED" else ""
-        remedy = "run its command again to resume it, or close it unfinished: 'eos changes abandon'"
+        remedy = "run its command again to resume it, or close it unfinished: 'eos changes close'"
         yield Finding(
             f"the change {change} was begun {duration(observation.at - change.started_at)} ago and is not finished"
             f"{stopped}{by}",

@@ -45,6 +45,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_eos_provider.operators.connect_rights",
                     "airflow_eos_provider.operators.connect_topics",
                     "airflow_eos_provider.operators.connect_transactions",
+                    "airflow_eos_provider.operators.connect_uninstall",
                     "airflow_eos_provider.operators.interval_abandon",
                     "airflow_eos_provider.operators.interval_run",
                     "airflow_eos_provider.operators.rolling_upgrade",

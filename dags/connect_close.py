@@ -1,6 +1,7 @@
 """A roll or a change that was left open in the Kafka Connect cluster of ``kafka_connect_default``: closed as it is.
 
-Copy this file once per cluster, with another ``conn_id`` and ``dag_id``.
+Do not put it into the pool of the rolls: a roll that hangs may keep the only slot. Copy this file once
+per cluster, with another ``conn_id`` and ``dag_id``.
 """
 
 from __future__ import annotations

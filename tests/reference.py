@@ -346,7 +346,7 @@ def _changes() -> Iterator[str]:
 
 
 def _footprint() -> Iterator[str]:
-    from airflow_eos_provider.footprint.leaves import LEAVES, NEVER, Where
+    from airflow_eos_provider.changes.leaves import LEAVES, NEVER, Where
 
     for where in Where:
         yield f"\n## {where[0].upper()}{where[1:]}\n\n| what | left by | for | what ends it |\n|---|---|---|---|\n"

@@ -77,7 +77,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         ("plan.", "downgrade/drop_own.py:DropPlan.to_dict"),
     ],
     "eos changes list": [("[].", "cli/changes.py:list_")],
-    "eos changes abandon": [("", "cli/changes.py:abandon_")],
+    "eos changes close": [*_CHANGE, ("report.", "changes/closing/change.py:CloseReport.to_dict")],
     "eos fencing list": [
         ("", "changes/fencing/change.py:look_document"),
         ("", "changes/fencing/change.py:Fencing.look"),
@@ -117,9 +117,10 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos intervals verify": [("", "interval/verify.py:Verification.to_dict")],
     "eos intervals abandon": [*_CHANGE, ("report.", "changes/intervals/change.py:AbandonReport.to_dict")],
     "eos uninstall": [
-        ("", "footprint/uninstall.py:UninstallPlan._content"),
-        ("", "footprint/uninstall.py:UninstallPlan.to_dict"),
-        ("stays[].", "footprint/uninstall.py:Item.to_dict"),
+        *_CHANGE,
+        ("plan.content.", "changes/uninstall/remove.py:Left.content"),
+        ("plan.content.removes[].", "changes/uninstall/remove.py:Item.to_dict"),
+        ("report.", "changes/uninstall/change.py:UninstallReport.to_dict"),
     ],
     "eos lab status": [("", "lab/status.py:LabStatus.as_json")],
 }

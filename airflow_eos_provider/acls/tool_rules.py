@@ -200,6 +200,7 @@ VERBS: Mapping[str, Callable[[ToolFacts], Iterator[Need]]] = {
     "transactions list --watch": _watch,
     "transactions audit": _audit,
     "transactions abort": _abort,
+    "changes close": _journal,
     "uninstall": _uninstall,
     "acl check": _acl_check,
     "acl grant": _acl_grant,

@@ -20,11 +20,12 @@ from airflow_eos_provider.plan_hash import HashedPlan, hash_of
 if TYPE_CHECKING:
     from airflow_eos_provider.connect.cluster.description import ConnectCluster
     from airflow_eos_provider.connect.session import ConnectSession
-    from airflow_eos_provider.journal.change import GroupChange
 
 R = TypeVar("R")
 
 SCHEMA = 1
+
+TAKE_OVER_HELP = "Take the group's lease from another controller and stop that one. The journal records it."
 
 #: Lines of a plan that are shown above the buttons of its approval and stored in the journal.
 MOST_LINES = 300
@@ -265,6 +266,9 @@ class Change(ABC, Generic[R]):
     :cvar examples: complete commands, each optionally with a comment after ``#``.
     :cvar leaves: what it leaves behind, apart from records in the journal.
     :cvar takes_lease: whether it holds the group's lease. Without the lease it is not recorded in the journal.
+    :cvar begins_again: whether an unfinished one is closed, and begun again by a plan for what it has left.
+    :cvar closes: whether it closes a roll or another change, rather than is recorded as one. Whether it takes over is
+        part of its request, because its plan depends on that.
     :cvar brokers_only: whether it needs no worker. Then the cluster file need not describe workers, and a connection of
         type ``kafka`` is enough.
     :cvar rows: the member of the document of :meth:`look` that is a list; the page shows it page by page.
@@ -279,6 +283,8 @@ class Change(ABC, Generic[R]):
     examples: ClassVar[tuple[str, ...]] = ()
     leaves: ClassVar[tuple[Leaf, ...]] = ()
     takes_lease: ClassVar[bool] = True
+    begins_again: ClassVar[bool] = False
+    closes: ClassVar[bool] = False
     brokers_only: ClassVar[bool] = False
     rows: ClassVar[str] = ""
     filters: ClassVar[tuple[str, ...]] = ()
@@ -294,12 +300,11 @@ class Change(ABC, Generic[R]):
         """Inspect the cluster and decide what to do. Changes nothing."""
 
     @abstractmethod
-    def apply(
-        self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> Report:
+    def apply(self, session: ConnectSession, plan: Plan, act: Any, report: Callable[[str], None]) -> Report:
         """Carry out a plan that was made a moment ago, or resume an unfinished one.
 
-        :param act: records each step in the journal; None without a lease.
+        :param act: the :class:`~airflow_eos_provider.journal.change.GroupChange` that records each step in the journal;
+            None without a lease; the journal itself, not acquired yet, if the change :attr:`closes` another.
         :param report: receives one line of progress at a time.
         """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.changes.change import MOST_LINES, Change, Plan, Report, read_request
@@ -22,7 +23,7 @@ def planned(change: Change[Any], session: ConnectSession, request: Any) -> Plan:
         of the change's ``plan``.
     """
     found = read_journal(session.kafka, session.cluster.group_id).open_change if change.takes_lease else None
-    if found is not None and found.kind == change.name:
+    if found is not None and found.kind == change.name and not change.begins_again:
         unfinished = Plan.from_dict(found.plan, change.name)
         if change.takes_up(request, unfinished):
             return replace(unfinished, is_unfinished=True)
@@ -54,32 +55,42 @@ def carry_out(
     :raises FencedError: another controller has taken over.
     :raises UnreachableError: brokers or workers no longer answer; run the same command again to resume.
     """
-
-    def as_it_is_now() -> Plan:
-        now = change.plan(session, read_request(change.request, plan.request))
-        if now.hash == plan.hash:
-            return plan
-        if not as_found or now.needs_hash:
-            now.require(plan.hash)
-        report(f"The plan has changed; it is {now.short_hash} now.")
-        for line in now.lines or (now.nothing,):
-            report(line)
-        return now
-
+    again = partial(_made_again, change, session, as_found=as_found, report=report)
     if not change.takes_lease:
-        return change.apply(session, as_it_is_now(), None, report)
+        return change.apply(session, again(plan), None, report)
     if (done := _done(change, session, plan)) and (before := change.done_before(session, plan)):
         report(f"Nothing to do: {done.change_id} has carried this plan out.")
         return before
     journal = change_journal(session.kafka, plan.group_id, actor=actor, reason=reason, report=report)
-    with group_change(journal, change.name, plan.about, _journalled(plan), take_over=take_over) as act:
-        if act.taken_up:
+    if change.closes:
+        return change.apply(session, again(plan), journal, report)
+    if change.begins_again:
+        plan = again(plan)  # a plan that has moved leaves no journal behind
+    with group_change(
+        journal, change.name, plan.about, _journalled(plan), take_over=take_over, begins_again=change.begins_again
+    ) as act:
+        if act.taken_up and not change.begins_again:
             report(f"Taking up {act.record}.")
             return change.apply(session, plan, act, report)
-        now = as_it_is_now()
+        now = again(plan)
         if now is not plan:
             act.replan(now.about, _journalled(now))
         return change.apply(session, now, act, report)
+
+
+def _made_again(
+    change: Change[Any], session: ConnectSession, plan: Plan, *, as_found: bool, report: Callable[[str], None]
+) -> Plan:
+    """The plan as it is now; the same object if it has not changed."""
+    now = change.plan(session, read_request(change.request, plan.request))
+    if now.hash == plan.hash:
+        return plan
+    if not as_found or now.needs_hash:
+        now.require(plan.hash)
+    report(f"The plan has changed; it is {now.short_hash} now.")
+    for line in now.lines or (now.nothing,):
+        report(line)
+    return now
 
 
 def _done(change: Change[Any], session: ConnectSession, plan: Plan) -> ChangeRecord | None:

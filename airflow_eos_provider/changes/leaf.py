@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+
+#: Plans that were shown, so that a refusal can say what has moved since. Nothing depends on this folder.
+PLANS_FOLDER = Path(".eos/plans")
 
 
 class Where(StrEnum):

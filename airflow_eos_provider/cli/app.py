@@ -98,7 +98,9 @@ COMMANDS: Mapping[str, Place] = {
         "Source offsets: list, back up, compare, alter, reset, restore, migrate and prune them.",
     ),
     "changes": Place(
-        "cli.changes", "changes_app", "Changes of a group other than rolls, e.g. of offsets: list them, close one."
+        "cli.changes",
+        "changes_app",
+        "Changes of a group other than rolls, e.g. of offsets: list them; close one, or a roll.",
     ),
     "fencing": Place(
         "cli.fencing",
@@ -121,9 +123,8 @@ COMMANDS: Mapping[str, Place] = {
     ),
     "uninstall": Place(
         "cli.uninstall",
-        "uninstall",
-        "Show what this package has left of a group, in Kafka and in files; with --plan, remove it.",
-        ("eos uninstall", "eos uninstall --plan 3f1c09ab77d2", "eos uninstall --ledgers --group etl"),
+        "uninstall_app",
+        "Show what this package has left of a group, in Kafka and in files, and remove it.",
     ),
     "lab": Place(
         "lab.command",

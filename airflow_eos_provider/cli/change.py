@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from airflow_eos_provider.acls.tool_rules import VERBS
 from airflow_eos_provider.changes.change import Change, Option, Plan, Report, kind_of, options, read_request
@@ -22,14 +23,20 @@ from airflow_eos_provider.cli.common import (
     TakeOverOption,
     actor,
     console,
-    error_console,
     load_cluster,
     load_kafka,
     report_line,
-    require_enough_digits,
 )
 from airflow_eos_provider.cli.completion import Candidate, complete_connector
-from airflow_eos_provider.cli.confirm import CONFIRMATION, PlanOption, YesOption, command_of, print_applied, refusal
+from airflow_eos_provider.cli.confirm import (
+    CONFIRMATION,
+    PlanOption,
+    YesOption,
+    command_of,
+    print_applied,
+    show_and_ask,
+    show_plan,
+)
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import EosError
@@ -71,36 +78,33 @@ def apply_command(change: Change[Any]) -> Callable[..., None]:
         cluster: Path | None,
         plan: str | None,
         yes: bool,
-        reason: str = "",
-        take_over: bool = False,
         output: Output | None,
         as_json: bool,
         **given: Any,
     ) -> None:
-        require_enough_digits(plan)
-        request: Any = read_request(change.request, given)
-        for_scripts = is_for_scripts(output, as_json=as_json)
+        request: Any = read_request(change.request, {name: given[name] for name in options(change.request)})
         with change.session(_described(change, cluster)) as session:
             made = planned(change, session, request)
             report: Report | None = None
-            error: EosError | None = None
             if plan:
                 made.require(plan)
-            if not for_scripts:
-                _show(made)
             applies_any = yes and not plan and not made.needs_hash
-            if not (made.nothing or plan or applies_any):
-                command = command_of(_words(change, given), made.short_hash, cluster)
-                to_read = partial(_print_lines, made) if for_scripts else None
-                error = refusal(made.question, command, to_read, made.needs_hash)
+            error: EosError | None = show_and_ask(
+                partial(_show, made),
+                made.question,
+                command_of(_words(change, given), made.short_hash, cluster),
+                confirmed=bool(made.nothing or plan or applies_any),
+                for_scripts=is_for_scripts(output, as_json=as_json),
+                needs_hash=made.needs_hash,
+            )
             if not (made.nothing or error):
                 report = carry_out(
                     change,
                     session,
                     made,
                     actor=actor(),
-                    reason=reason,
-                    take_over=take_over,
+                    reason=given.get("reason", ""),
+                    take_over=given.get("take_over", False),
                     as_found=applies_any,
                     report=report_line,
                 )
@@ -207,17 +211,9 @@ def _words(change: Change[Any], given: dict[str, Any]) -> list[str]:
     return words
 
 
-def _show(made: Plan) -> None:
-    for line in made.lines:
-        console.print(line, style={"+": "green", "-": "red"}.get(line[:1]), soft_wrap=True)
+def _show(made: Plan, on: Console) -> None:
     if made.nothing:
-        console.print(f"{made.nothing} Nothing to do.", soft_wrap=True)
-        return
-    console.print(f"Plan {made.short_hash}", style="bold")
-    if made.is_unfinished:
-        console.print("This change was begun and not finished: applying it resumes it.", style="yellow")
-
-
-def _print_lines(made: Plan) -> None:
-    for line in made.lines:
-        error_console.print(line, soft_wrap=True)
+        show_plan((*made.lines, f"{made.nothing} Nothing to do."), on)
+    else:
+        unfinished = "This change was begun and not finished: applying it resumes it."
+        show_plan(made.lines, on, made.short_hash, [unfinished] if made.is_unfinished else ())

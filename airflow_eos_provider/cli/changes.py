@@ -1,4 +1,4 @@
-"""``eos changes``: changes of a group other than rolls, from its journal."""
+"""``eos changes``: lists the changes of a group other than rolls, and closes what was left open."""
 
 from __future__ import annotations
 
@@ -6,27 +6,24 @@ import time
 
 import typer
 
+from airflow_eos_provider.changes.closing.change import CLOSE
+from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
-    ReasonOption,
-    TakeOverOption,
-    actor,
     console,
     load_cluster,
-    report_line,
     table,
     width_for,
 )
 from airflow_eos_provider.cli.examples import examples
-from airflow_eos_provider.journal.change import abandon, change_journal
 from airflow_eos_provider.journal.journal import read_journal
-from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
+from airflow_eos_provider.output import Output, OutputOption, print_document
 
 changes_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Changes of a group other than rolls, e.g. of offsets: list them, close one.",
+    help="Changes of a group other than rolls, e.g. of offsets: list them; close one, or a roll.",
 )
 
 
@@ -70,23 +67,4 @@ def list_(cluster: ClusterOption = None, output: OutputOption = None, as_json: J
         console.print(shown)
 
 
-@changes_app.command("abandon", epilog=examples("eos changes abandon --reason 'the connector is deleted'"))
-def abandon_(
-    reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    take_over: TakeOverOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Close the unfinished change as it is. The connector stays as it is, too: it may be stopped.
-
-    If you can, resume the change instead: run the command that began it again.
-    """
-    described = load_cluster(cluster)
-    journal = change_journal(described.kafka, described.group_id, actor=actor(), reason=reason, report=report_line)
-    closed = abandon(journal, note=reason or "abandoned", take_over=take_over)
-    if as_json:
-        print_json({"abandoned": closed and closed.change_id})
-    elif closed is None:
-        console.print("Nothing to close: no change of the group is unfinished.")
-    else:
-        console.print(f"Closed: {closed}. See 'eos status' for the connector.", soft_wrap=True)
+add_apply(changes_app, CLOSE)

@@ -18,6 +18,7 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.table import Table
 
+from airflow_eos_provider.changes.change import TAKE_OVER_HELP
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, exposed_file, kafka_of_file
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
@@ -68,7 +69,7 @@ TakeOverOption = Annotated[
     bool,
     typer.Option(
         "--take-over",
-        help="Take the group's lease from another controller and stop that one. The journal records it.",
+        help=TAKE_OVER_HELP,
     ),
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, stored in the journal.")]
@@ -171,13 +172,16 @@ def table(title: str = "") -> Table:
     )
 
 
-def require_enough_digits(plan_hash: str | None) -> None:
+def require_enough_digits(plan_hash: str | None) -> str | None:
     """Refuse a hash that could be of several plans.
+
+    :returns: the hash.
 
     :raises typer.BadParameter: it is too short.
     """
     if plan_hash is not None and len(plan_hash) < MIN_HASH_LENGTH:
         raise typer.BadParameter(f"give at least {MIN_HASH_LENGTH} digits of the hash")
+    return plan_hash
 
 
 @contextmanager

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+from rich.console import Console
 
+from airflow_eos_provider.cli.common import console, error_console, require_enough_digits
 from airflow_eos_provider.data_text import visible
 from airflow_eos_provider.errors import NothingDoneError
 from airflow_eos_provider.output import Output, print_document
@@ -23,6 +25,7 @@ PlanOption = Annotated[
     typer.Option(
         "--plan",
         metavar="HASH",
+        callback=require_enough_digits,
         help=f"Apply the plan only if it has this hash ({MIN_HASH_LENGTH} or more digits).",
     ),
 ]
@@ -50,21 +53,42 @@ def command_of(words: Iterable[str], plan_hash: str, cluster: Path | None) -> st
     return shlex.join([*words, "--plan", plan_hash, *(["--cluster", str(cluster)] if cluster is not None else [])])
 
 
-def refusal(
-    question: str, command: str, show: Callable[[], object] | None = None, needs_hash: str = ""
-) -> NothingDoneError | None:
-    """Ask on a terminal whether to apply a plan.
+def show_plan(lines: Iterable[str], on: Console, short_hash: str = "", notes: Iterable[str] = ()) -> None:
+    """Print lines of a plan, notes on it, and its hash if it is given."""
+    for line in lines:
+        on.print(line, style={"+": "green", "-": "red"}.get(line[:1]), soft_wrap=True)
+    for line in notes:
+        on.print(line, style="yellow", soft_wrap=True)
+    if short_hash:
+        on.print(f"Plan {short_hash}", style="bold")
 
+
+def show_and_ask(
+    show: Callable[[Console], object],
+    question: str,
+    command: str,
+    *,
+    confirmed: bool,
+    for_scripts: bool,
+    needs_hash: str = "",
+) -> NothingDoneError | None:
+    """Show a plan and, on a terminal, ask whether to apply it.
+
+    :param show: prints the plan; on standard error and only before a question, if standard output is for a script.
     :param command: applies this plan.
-    :param show: prints the plan on standard error, if standard output is for a script.
+    :param confirmed: whether an option confirms it, or there is nothing to do; then nothing is asked.
     :param needs_hash: why ``--yes`` is not enough; empty if it is.
     :returns: why the plan is not applied; None if it is.
     """
+    if not for_scripts:
+        show(console)
+    if confirmed:
+        return None
     if not sys.stdin.isatty():
         how = f"--plan HASH: {needs_hash}" if needs_hash else "--yes or --plan HASH."
         return NothingDoneError(f"Nothing changed. Pass {how}", remedy=f"Apply this plan:  {command}")
-    if show is not None:
-        show()
+    if for_scripts:
+        show(error_console)
     if typer.confirm(visible(question), err=True):
         return None
     return NothingDoneError("Nothing changed: you did not confirm the plan.")

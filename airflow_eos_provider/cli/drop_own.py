@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from rich.console import Console
-
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
@@ -14,18 +12,23 @@ from airflow_eos_provider.cli.common import (
     TakeOverOption,
     actor,
     console,
-    error_console,
     load_cluster,
     print_share_read,
     report_line,
-    require_enough_digits,
 )
-from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks, command_of, print_applied, refusal
+from airflow_eos_provider.cli.confirm import (
+    PlanOption,
+    YesOption,
+    asks,
+    command_of,
+    print_applied,
+    show_and_ask,
+    show_plan,
+)
 from airflow_eos_provider.cli.offsets_change import ConnectorArgument
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.downgrade.drop_own import DropPlan, OwnTopicDropper
-from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.downgrade.drop_own import OwnTopicDropper
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.offsets.seen.copies import Copies
 from airflow_eos_provider.output import OutputOption, is_for_scripts
@@ -47,21 +50,19 @@ def drop_own_(
     Kafka Connect before 3.3 knows the global topic only. eos removes the own topic from the connector's configuration,
     then deletes it; the connector continues from the global topic. Refused while tasks of the connector may read it.
     """
-    require_enough_digits(plan)
-    for_scripts = is_for_scripts(output, as_json=as_json)
     deleted: bool | None = None
-    error: EosError | None = None
     with ConnectSession(load_cluster(cluster)) as session:
         dropper = OwnTopicDropper(session, "", print_share_read)
         made = dropper.plan(connector)
         if plan is not None:
             made.require(plan)
-        if not for_scripts:
-            _show(made, console)
-        if not (plan or yes):
-            command = command_of(["eos", "offsets", "drop-own", connector], made.short_hash, cluster)
-            to_read = partial(_show, made, error_console) if for_scripts else None
-            error = refusal(f"Take {connector} off its own topic {made.topic}?", command, to_read)
+        error = show_and_ask(
+            partial(show_plan, made.lines(), short_hash=made.short_hash),
+            f"Take {connector} off its own topic {made.topic}?",
+            command_of(["eos", "offsets", "drop-own", connector], made.short_hash, cluster),
+            confirmed=bool(plan or yes),
+            for_scripts=is_for_scripts(output, as_json=as_json),
+        )
         if error is None:
             group_id = session.cluster.group_id
             journal = change_journal(session.kafka, group_id, actor=actor(), reason=reason, report=report_line)
@@ -78,12 +79,6 @@ def drop_own_(
 
 def _report(deleted: bool | None) -> dict[str, bool] | None:
     return None if deleted is None else {"deleted": deleted}
-
-
-def _show(made: DropPlan, out: Console) -> None:
-    for line in made.lines():
-        out.print(line, style={"-": "red"}.get(line[0]), soft_wrap=True, highlight=False)
-    out.print(f"Plan {made.short_hash}", style="bold")
 
 
 def left_behind_lines(found: Iterable[Copies]) -> list[str]:

@@ -27,7 +27,7 @@ from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.intervals_doctor import doctor
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, Interval, Run
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP, Interval, Run
 from airflow_eos_provider.interval.messages import in_words
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.verify import (
@@ -111,7 +111,7 @@ GroupOption = Annotated[
         "-g",
         metavar="GROUP",
         envvar="EOS_GROUP",
-        help="Group of the pipelines; never that of a Connect cluster.",
+        help=GROUP_HELP,
     ),
 ]
 PipelineOption = Annotated[

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from airflow_eos_provider import user_json
+from airflow_eos_provider.changes.leaf import PLANS_FOLDER
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
@@ -21,15 +22,21 @@ from airflow_eos_provider.cli.common import (
     TakeOverOption,
     actor,
     console,
-    error_console,
     load_cluster,
     report_line,
-    require_enough_digits,
     table,
     warn,
     width_for,
 )
-from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks, command_of, print_applied, refusal
+from airflow_eos_provider.cli.confirm import (
+    PlanOption,
+    YesOption,
+    asks,
+    command_of,
+    print_applied,
+    show_and_ask,
+    show_plan,
+)
 from airflow_eos_provider.cli.drop_own import left_behind_lines
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
@@ -44,9 +51,6 @@ from airflow_eos_provider.rollout.history import unfinished_rollout
 from airflow_eos_provider.rollout.outcome import RolloutReport
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings
-
-#: Plans that were shown, so that a refusal can say what has moved since. Nothing depends on this folder.
-PLANS_FOLDER = Path(".eos/plans")
 
 ToOption = Annotated[
     Mode | None,
@@ -151,7 +155,6 @@ def apply(
 
     Safe to re-run after a crash: if a rollout is unfinished, its plan is shown and resumed.
     """
-    require_enough_digits(plan)
     settings = RolloutSettings(
         allow_downtime=allow_downtime,
         gate_timeout_seconds=gate_timeout,
@@ -217,9 +220,7 @@ def roll(
     :param resume: as :meth:`Controller.apply` takes it.
     """
     interrupt = _Interrupt()
-    for_scripts = is_for_scripts(output, as_json=as_json)
     report: RolloutReport | None = None
-    error: EosError | None = None
     with Controller(
         cluster,
         report=report_line,
@@ -230,12 +231,14 @@ def roll(
     ) as controller:
         chosen = choose(controller)
         made = chosen.plan
-        if not for_scripts:
-            with width_for(output):
-                show(made, chosen.notes)
-        if not (plan_hash or yes or made.nothing_to_do):
-            to_read = partial(show, made, chosen.notes, error_console) if for_scripts else None
-            error = refusal(f"Roll group {made.group_id} to {made.target}?", command(made), to_read)
+        with width_for(output):
+            error = show_and_ask(
+                partial(show, made, notes=chosen.notes),
+                f"Roll group {made.group_id} to {made.target}?",
+                command(made),
+                confirmed=bool(plan_hash or yes or made.nothing_to_do),
+                for_scripts=is_for_scripts(output, as_json=as_json),
+            )
         if error is None and (plan_hash or not made.nothing_to_do):
             with interrupt:
                 report = controller.apply(made, take_over=take_over, resume=resume)
@@ -314,13 +317,11 @@ def _explain_what_moved(controller: Controller, plan_hash: str) -> None:
         old.require_unmoved(controller.replan(old.target))
 
 
-def show(made: Plan, notes: Iterable[str] = (), on: Console | None = None) -> None:
+def show(made: Plan, out: Console = console, notes: Iterable[str] = ()) -> None:
     """Print a plan.
 
     :param notes: printed below it.
-    :param on: the console; None for standard output.
     """
-    out = on or console
     shown = table(f"Group {made.group_id}: {made.current} -> {made.target}")
     for column in ("worker", "runs", "tasks", "what happens", "its tasks are unassigned"):
         shown.add_column(column, overflow="fold", no_wrap=column == "worker")
@@ -329,8 +330,7 @@ def show(made: Plan, notes: Iterable[str] = (), on: Console | None = None) -> No
         downtime = "not at all" if change.kind is ChangeKind.NONE else str(prediction)
         shown.add_row(change.worker_id, change.runs, str(prediction.tasks), str(change.kind), downtime)
     out.print(shown)
-    for line in made.diff():
-        out.print(line, style={"+": "green", "-": "red"}.get(line[0]), soft_wrap=True)
+    show_plan(made.diff(), out)
     executed, connectors = made.executed(), made.connectors
     _print_section(out, executed and "Start commands:", executed)
     summary = connectors.summary and f"Connectors ('eos preflight' shows more): {connectors.summary}"
@@ -341,9 +341,7 @@ def show(made: Plan, notes: Iterable[str] = (), on: Console | None = None) -> No
     if made.puts_back:
         out.print("isolation.level, which an earlier roll set temporarily, gets its former value again.")
     out.print("Workers are rolled one at a time, in this order unless another leader is elected.")
-    for line in notes:
-        out.print(line, style="yellow", soft_wrap=True)
-    out.print(f"Plan {made.short_hash}", style="bold")
+    show_plan((), out, made.short_hash, notes)
 
 
 def _print_section(out: Console, title: object, lines: Iterable[str]) -> None:

@@ -17,7 +17,6 @@ from airflow_eos_provider.cli.common import (
     actor,
     console,
     load_cluster,
-    require_enough_digits,
     table,
     timeout_option,
     watch_option,
@@ -270,7 +269,6 @@ def undo(
     as_json: JsonOption = False,
 ) -> None:
     """Roll the group back to the mode that it had before a rollout."""
-    require_enough_digits(plan)
     described = load_cluster(cluster)
     former = _find(described.kafka, described.group_id, rollout)
     mode = former_mode(former.plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_eos_provider.dag_factories.audit import audit_dag
-from airflow_eos_provider.dag_factories.close import close_dag
+from airflow_eos_provider.dag_factories.close import close_dag, uninstall_dag
 from airflow_eos_provider.dag_factories.downgrade import downgrade_dag
 from airflow_eos_provider.dag_factories.fence import fence_dag
 from airflow_eos_provider.dag_factories.interval_abandon import interval_abandon_dag
@@ -25,6 +25,7 @@ __all__ = [
     "revoke_dag",
     "topics_dag",
     "transaction_abort_dag",
+    "uninstall_dag",
     "upgrade_dag",
 ]
 

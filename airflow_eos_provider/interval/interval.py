@@ -18,6 +18,9 @@ from airflow_eos_provider.errors import ConfigurationError
 #: The group that pipelines belong to when none is named. It must never be the group of a Connect cluster.
 DEFAULT_GROUP_ID = "eos-intervals"
 
+#: What options say of it.
+GROUP_HELP = "Group of the pipelines; never that of a Connect cluster."
+
 #: The form of a point in time. Fixed in length and in UTC, so text order is time order. Stored: never change it.
 _FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 

@@ -182,8 +182,7 @@ def group_change(
         except FencedError:
             raise
         except BaseException as error:
-            # What begins again may act without announcing steps, and finds what is left by itself.
-            is_over = isinstance(error, NothingDoneError) or (not begins_again and change._was_refused(error))
+            is_over = isinstance(error, NothingDoneError) or change._was_refused(error)
             _leave(change, RolloutState.ABORTED if is_over else RolloutState.PAUSED, error)
             raise
         if not change.journal_is_gone:
@@ -214,20 +213,3 @@ def require_no_open_rollout(content: JournalContent) -> None:
             remedy=f"Finish it ('eos rollout resume {newest.rollout_id}') or end it "
             f"('eos rollout abort {newest.rollout_id}').",
         )
-
-
-def abandon(journal: Journal, *, note: str, take_over: bool = False) -> ChangeRecord | None:
-    """Close an unfinished change as it is, without going on with it.
-
-    :param journal: not acquired yet; closed at the end.
-    :param note: why.
-    :returns: the change; None if there is none to close.
-    :raises LeaseHeldError: a controller carries it out.
-    """
-    try:
-        found = journal.acquire(take_over=take_over).open_change
-        if found is not None:
-            journal.write_change(replace(found, state=RolloutState.ABORTED, note=note), str(RolloutState.ABORTED))
-        return found
-    finally:
-        journal.close()

@@ -93,7 +93,7 @@ class JournalContent:
         if self.open_change is not None:
             raise RefusedError(
                 f"The change {self.open_change} of this group is not finished.",
-                remedy="Run its command again to resume. Or close it: 'eos changes abandon'.",
+                remedy="Run its command again to resume. Or close it: 'eos changes close'.",
             )
 
     def unfinished(self, plan_hash: str) -> RolloutRecord | None:

@@ -10,7 +10,6 @@ from airflow_eos_provider.changes.change import MOST_LINES
 from airflow_eos_provider.changes.change import Plan as ChangePlan
 from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.data_text import LINE_CHARACTERS, code_span, counted, one_line
-from airflow_eos_provider.operators import shown_plan
 
 if TYPE_CHECKING:
     from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
@@ -49,22 +48,7 @@ def approvable(document: Mapping[str, Any]) -> Approvable:
         return of_offsets(OffsetsPlan.from_dict(document))
     if kind in CHANGES:
         return of_change(ChangePlan.from_dict(document))
-    if kind == shown_plan.KIND:
-        return of_shown(shown_plan.ShownDocument.from_dict(document))
     return of_roll(Plan.from_dict(document))
-
-
-def of_shown(plan: shown_plan.ShownDocument) -> Approvable:
-    """A plan that is made anew before it is carried out; all of it, for an approver has nothing else to go by."""
-    shown, in_the_log = _shown(plan.lines)
-    return Approvable(
-        hash=plan.hash,
-        short_hash=plan.short_hash,
-        question=f"{one_line(plan.question)} (plan {plan.short_hash})",
-        summary=tuple(shown),
-        in_the_log=in_the_log,
-        whole="\n".join(plan.lines),
-    )
 
 
 def of_roll(plan: Plan) -> Approvable:

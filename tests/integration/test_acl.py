@@ -22,6 +22,8 @@ from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
@@ -342,7 +344,7 @@ def test_acls_that_may_not_be_read_are_not_known(named: NamedListener, lab: Lab,
 
 
 def test_who_may_not_write_the_journal_reads_which_right_is_missing_and_what_grants_it(
-    session: ConnectSession, named: NamedListener, lab: Lab, tmp_path: Path, eos: Any
+    session: ConnectSession, named: NamedListener, lab: Lab, tmp_path: Path
 ) -> None:
     cluster = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
     cluster |= {"bootstrap_servers": named.bootstrap_servers, "client": named.client_of(NOBODY)}
@@ -350,8 +352,11 @@ def test_who_may_not_write_the_journal_reads_which_right_is_missing_and_what_gra
     file.touch(mode=0o600)
     file.write_text(json.dumps(cluster), encoding="utf-8")
     journal, user = f"eos-rollout-{lab.group_id}", f"User:{NOBODY}"
-    with given(session.kafka, {Acl(user, Operation.ALL, Resource.TOPIC, journal)}):
-        said = eos.run("changes", "abandon", "--cluster", str(file), expect=2).stderr
+    kafka = ConnectCluster.from_file(file).kafka
+    with given(session.kafka, {Acl(user, Operation.ALL, Resource.TOPIC, journal)}), pytest.raises(EosError) as refused:
+        change_journal(kafka, lab.group_id, actor="nobody").acquire()
+    assert refused.value.exit_code == 2
+    said = str(refused.value)
     assert f"refused {user}" in said
     assert f"Write on TransactionalId {journal}" in said
     command = f"--add --allow-principal {user} --operation Write --operation Describe --transactional-id {journal}"

@@ -400,20 +400,23 @@ def test_what_rolls_have_left_is_removed_and_nothing_else(
     not_yet = (REFUSED, PAUSED, UNREACHABLE)
     wait_for("a plan", lambda: eos.run("plan", "--to", "preparing", expect=(0, *not_yet)).returncode == 0)
     there = traces(lab)
-    shown = json.loads(eos.run("uninstall", "--json").stdout)
-    topics = {item["name"] for item in shown["removes"] if item["kind"] == "topic"}
-    files = {Path(item["name"]).name for item in shown["removes"] if item["kind"] == "file"}
+    plan = json.loads(eos.run("uninstall", "--json", expect=REFUSED).stdout)["plan"]
+    names = [line.split()[:2] for line in plan["lines"]]
+    topics = {name for kind, name in names if kind == "-topic"}
+    files = {Path(name).name for kind, name in names if kind == "-file"}
     plans = {path.name for path in (tmp_path / ".eos/plans").iterdir()}
     assert topics == {journal_topic(lab.group_id)}
     assert files == {f"{worker.config.name}.eos-backup" for worker in lab.workers} | plans
     assert plans
     assert traces(lab) == there, "a plan removes nothing"
-    assert [item["name"] for item in shown["stays"]] == [journal_topic(lab.group_id)], "its id, which cannot be deleted"
+    (stays,) = [line for line in plan["lines"] if " stays: " in line]
+    assert journal_topic(lab.group_id) in stays, "its id, which cannot be deleted"
+    eos.run("uninstall", "--yes", expect=REFUSED)
     eos.run("uninstall", "--plan", "0" * 12, expect=3)
 
-    command = next(line for line in eos.run("uninstall").stdout.splitlines() if line.startswith("To do it:"))
-    eos.run(*shlex.split(command)[4:])
+    remedy = eos.run("uninstall", expect=REFUSED).stderr.partition("Apply this plan:  eos ")[2]
+    eos.run(*shlex.split(remedy.splitlines()[0]))
     assert traces(lab) == before
     assert not list((tmp_path / ".eos/plans").iterdir())
-    assert json.loads(eos.run("uninstall", "--json").stdout)["nothing_to_do"]
+    assert json.loads(eos.run("uninstall", "--json").stdout)["plan"]["nothing_to_do"]
     assert traces(lab) == before, "nor does a look make the journal anew"

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import parse, set_property
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.journal.change import abandon, change_journal, group_change
+from airflow_eos_provider.journal.change import change_journal, group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.clients import QuietAdmin
@@ -24,6 +24,7 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.topic import read_offsets_topic
 from tests.integration.offsets_cluster import killed
+from tests.system.modes import close_what_is_open
 from tests.waiting import until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -125,7 +126,7 @@ def test_topics_are_changed_under_the_lease_of_the_group_and_a_killed_change_is_
     leave("offsets reset")
     assert "is not finished" in eos.run("topics", "create", "--yes", expect=3).stderr
     assert topics.settings_of([topic])[topic]["cleanup.policy"] == "compact,delete"
-    abandon(journal(), note="test")
+    close_what_is_open(lab)
 
     killed(lab, topic, "announced", "topics", "create", "--yes")
     eos.run("topics", "create", "--yes", "--reason", "too late at night")

@@ -18,6 +18,10 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
+from airflow_eos_provider.changes.change import Plan
+from airflow_eos_provider.changes.engine import carry_out
+from airflow_eos_provider.changes.uninstall import remove as removal
+from airflow_eos_provider.changes.uninstall.change import UNINSTALL, UninstallRequest
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import (
@@ -29,7 +33,6 @@ from airflow_eos_provider.errors import (
     PlanMovedError,
     RefusedError,
 )
-from airflow_eos_provider.footprint.uninstall import Uninstaller, UninstallPlan
 from airflow_eos_provider.interval.group_pipelines import pipelines_on_record
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Stage
@@ -40,7 +43,7 @@ from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics import reader
 from airflow_eos_provider.interval.verify import completion, ledger, statuses
 from airflow_eos_provider.interval.write.slice_writer import Tally
-from airflow_eos_provider.journal.change import abandon, change_journal, group_change
+from airflow_eos_provider.journal.change import change_journal, group_change
 from airflow_eos_provider.journal.journal import Journal, RolloutState
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import ChangeRecord
@@ -49,6 +52,7 @@ from airflow_eos_provider.kafka.read.reader import scan_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from tests.broker_only import describe
+from tests.system.modes import close_what_is_open
 from tests.waiting import until
 
 GROUP = "intervals-test"
@@ -401,32 +405,36 @@ def test_ledgers_are_removed_on_request_only_and_not_while_a_run_is_under_way(la
     ours = {pipeline.ledger_topic, pipeline.control_topic}
     topics = Topics(pipeline.kafka)
 
-    def uninstall(*arguments: str, code: int = 0) -> Any:
+    def uninstall(*arguments: str) -> Any:
         command = ["uninstall", "--json", "--cluster", str(lab.cluster_file), "--group", group, *arguments]
         result = CliRunner().invoke(app, command)
-        if isinstance(result.exception, EosError):
+        if isinstance(result.exception, EosError) and not result.stdout:
             raise result.exception
-        assert result.exit_code == code, result.output
-        return json.loads(result.stdout)
+        return json.loads(result.stdout)["plan"]
 
     write(pipeline, Run("p", day(1)))
     write(pipeline, Run("p", day(2)), only=1)
-    assert {item["name"] for item in uninstall()["stays"]} >= ours
+    lines = uninstall()["lines"]
+    assert all(any(f" topic {name} (id" in line and " stays: " in line for line in lines) for name in ours)
     with pytest.raises(RefusedError, match="Interval runs are in progress: p@2013-01-02"):
         uninstall("--ledgers")
     write(pipeline, Run("p", day(2)))
     plan = uninstall("--ledgers")
-    assert {item["name"] for item in plan["removes"] if item["kind"] == "topic"} == ours
-    assert all("delivered again" in item["why"] for item in plan["removes"] if item["kind"] == "topic")
-    with pytest.raises(RefusedError):
+    removed = [item for item in plan["content"]["removes"] if item["kind"] == "topic"]
+    assert {item["name"] for item in removed} == ours
+    assert all("delivered again" in item["why"] for item in removed)
+    with pytest.raises(PlanMovedError):
         uninstall("--plan", plan["hash"])  # without --ledgers that is another plan
     uninstall("--ledgers", "--plan", plan["hash"])
     assert set(topics.describe([*ours, other, "topic-of-uninstalled"])) == {other, "topic-of-uninstalled"}
 
 
-def test_nothing_begins_while_what_is_left_is_removed(lab: Lab, tmp_path: Path) -> None:
+def test_nothing_begins_while_what_is_left_is_removed(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By the group's lease, beside controllers that come before, in between and meanwhile."""
     kafka, group = lab.cluster().kafka, lab.group_id
+    monkeypatch.setattr(removal, "PLANS_FOLDER", tmp_path)
     plans = [tmp_path / f"{name}.json" for name in "ab"]
 
     def controller() -> Journal:
@@ -436,23 +444,25 @@ def test_nothing_begins_while_what_is_left_is_removed(lab: Lab, tmp_path: Path) 
         journal.write_change(ChangeRecord("c", "fence", "c", {"hash": "x"}, RolloutState.RUNNING, 0.0), "begun")
 
     with ConnectSession(lab.cluster()) as session:
-        uninstaller = Uninstaller(session, "nobodys", ledgers=False, plans_folder=tmp_path)
 
-        def remove(plan: UninstallPlan, report: Callable[[str], None] = lambda line: None) -> None:
-            uninstaller.apply(plan, change_journal(kafka, group, actor="test"), report)
+        def planned() -> Plan:
+            return UNINSTALL.plan(session, UninstallRequest(group="nobodys"))
+
+        def remove(plan: Plan, report: Callable[[str], None] = lambda line: None) -> None:
+            carry_out(UNINSTALL, session, plan, actor="test", report=report)
 
         for path in plans:
             path.touch()
-        of_files = uninstaller.plan()
-        assert [item.kind for item in of_files.removes] == ["file", "file"], "no journal yet"
+        of_files = planned()
+        assert [line.split()[0] for line in of_files.lines if line[0] == "-"] == ["-file", "-file"], "no journal yet"
         working = controller()
         working.acquire()
         begin(working)
-        with pytest.raises(LeaseHeldError):
+        with pytest.raises(RefusedError, match="is not finished"):
             remove(of_files)
         assert all(path.exists() for path in plans)
-        abandon(working, note="over", take_over=True)
-        with pytest.raises(PlanMovedError, match="has a journal now"):
+        close_what_is_open(lab)
+        with pytest.raises(PlanMovedError, match="does not fit any more"):
             remove(of_files)
         assert all(path.exists() for path in plans)
 
@@ -465,7 +475,7 @@ def test_nothing_begins_while_what_is_left_is_removed(lab: Lab, tmp_path: Path) 
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            remove(uninstaller.plan(), cut_off)
+            remove(planned(), cut_off)
         assert [path.exists() for path in plans] == [False, True]
         with (
             pytest.raises(RefusedError, match="is not finished"),
@@ -474,15 +484,15 @@ def test_nothing_begins_while_what_is_left_is_removed(lab: Lab, tmp_path: Path) 
             pass
         with pytest.raises(FencedError):
             begin(waiting)
-        remove(uninstaller.plan())
+        remove(planned())
         assert not any(path.exists() for path in plans)
         assert not Topics(kafka).describe([journal_topic(group)])
 
         plans[0].touch()
-        remove(uninstaller.plan())  # files alone: the journal is made for the lease
+        remove(planned())  # files alone: the journal is made for the lease
         assert not plans[0].exists()
         assert not Topics(kafka).describe([journal_topic(group)])
-        assert uninstaller.plan().removes == ()
+        assert planned().nothing
 
 
 def test_the_topics_of_a_connect_cluster_are_never_taken_for_ledgers(lab: Lab) -> None:

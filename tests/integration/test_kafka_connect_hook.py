@@ -144,8 +144,8 @@ def test_what_was_left_open_is_closed_as_the_approver_has_seen_it(
     assert f"{worker} now: it answers, Connect 4.3.1" in body
     left.end(replace(rollout, state=RolloutState.FAILED, note="its controller has gone"))
     left.close()
-    with pytest.raises(AirflowFailException, match="has progressed"):
-        close_operator(plan, take_over="True").execute(CONTEXT)
+    with pytest.raises(AirflowFailException, match="does not fit any more"):
+        close_operator(plan).execute(CONTEXT)
     assert closes(group, f"{worker} is half done")["half_done"] == [worker]
     (closed,) = read_journal(kafka, group).rollouts.values()
     assert (closed.state, closed.note) == (RolloutState.ABORTED, "CHG-4711")
@@ -156,9 +156,9 @@ def test_what_was_left_open_is_closed_as_the_approver_has_seen_it(
 CONTEXT: Any = {"dag_run": SimpleNamespace(dag_id="connect_close", run_id="manual", triggering_user_name="ada")}
 
 
-def close_operator(plan: dict[str, Any], **more: Any) -> ConnectCloseOperator:
+def close_operator(plan: dict[str, Any]) -> ConnectCloseOperator:
     approval = {"plan_hash": plan["hash"], "approved_by": "grace"}
-    return ConnectCloseOperator(task_id="close", plan=plan, approval=approval, reason="CHG-4711", **more)
+    return ConnectCloseOperator(task_id="close", plan=plan, approval=approval, reason="CHG-4711")
 
 
 def closes(group: str, shown: str) -> dict[str, Any]:

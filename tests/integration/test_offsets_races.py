@@ -20,7 +20,6 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.errors import RefusedError
-from airflow_eos_provider.journal.change import abandon
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
@@ -32,6 +31,7 @@ from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger, OffsetsRepo
 from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed, suspended
+from tests.system.modes import close_what_is_open
 from tests.waiting import until
 
 ALL = {"position": 19}  # with a fourth line
@@ -54,9 +54,7 @@ def cluster(lab_factory: Callable[..., Lab]) -> Iterator[Cluster]:
 def next_test_may_begin(cluster: Cluster) -> Iterator[None]:
     """A test that fails in the midst of a change leaves it to no other."""
     yield
-    kafka, group_id = cluster.lab.cluster().kafka, cluster.lab.group_id
-    if read_journal(kafka, group_id).open_change is not None:
-        abandon(Journal(kafka, group_id, lease_seconds=60.0, act_seconds=60.0), note="test over", take_over=True)
+    close_what_is_open(cluster.lab)
 
 
 @pytest.fixture

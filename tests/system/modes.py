@@ -5,10 +5,11 @@ What a test that failed has left open, nobody would finish, and everything else 
 
 from __future__ import annotations
 
+from airflow_eos_provider.changes.closing.change import CLOSE, CloseRequest
+from airflow_eos_provider.changes.engine import carry_out, planned
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.journal.closing import close, plan_close
+from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.journal.journal import read_journal
-from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.settings import RolloutSettings
@@ -24,19 +25,11 @@ def close_what_is_open(lab: Lab) -> None:
     is_open = [name for name, record in {**content.rollouts, **content.changes}.items() if record.state.is_open]
     if not is_open:
         return
-    with Session(cluster.kafka) as kafka, Controller(cluster, settings=SETTINGS) as controller:
+    with ConnectSession(cluster) as session:
         for name in is_open:
-            plan = plan_close(kafka, cluster.group_id, name, take_over=True)
-            if plan is not None:
-                close(
-                    kafka,
-                    cluster.group_id,
-                    plan.hash,
-                    name,
-                    journal=controller.journal,
-                    note="its test has ended",
-                    take_over=True,
-                )
+            plan = planned(CLOSE, session, CloseRequest(name, take_over=True))
+            if not plan.nothing:
+                carry_out(CLOSE, session, plan, actor="a test", reason="its test has ended")
 
 
 def bring_to(lab: Lab, mode: Mode) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_eos_provider.changes.change import Change, Plan, option
 from airflow_eos_provider.changes.leaf import CONTROL_TOPIC, LEDGER
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, Run
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP, Run
 
 if TYPE_CHECKING:
     from airflow_eos_provider.connect.session import ConnectSession
@@ -29,7 +29,7 @@ class AbandonRequest:
         metavar="RUN",
         completes="run",
     )
-    group: str = option("Group of the pipelines; never a Connect cluster's.", DEFAULT_GROUP_ID, envvar="EOS_GROUP")
+    group: str = option(GROUP_HELP, DEFAULT_GROUP_ID, envvar="EOS_GROUP")
 
 
 @dataclass(frozen=True, slots=True)

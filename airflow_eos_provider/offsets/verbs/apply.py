@@ -788,7 +788,7 @@ class OffsetsChanger:
             if time.monotonic() >= deadline:
                 raise EosError(
                     f"Timed out after {self._settle_seconds:.0f} s waiting for {what}.",
-                    remedy="See 'eos status'. Run the same command again to resume; 'eos changes abandon' closes the "
+                    remedy="See 'eos status'. Run the same command again to resume; 'eos changes close' closes the "
                     "change without touching the connector.",
                 )
             change.renew()

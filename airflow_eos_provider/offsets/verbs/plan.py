@@ -206,7 +206,7 @@ class OffsetsPlan(HashedPlan):
             raise RefusedError(
                 f"{self.look.connector} got {OWN_TOPIC}={own_topic} while its offsets were being moved.",
                 expected=f"{OWN_TOPIC} unchanged, until this change sets it",
-                remedy="Set it back and give the same command again; or close the change ('eos changes abandon').",
+                remedy="Set it back and give the same command again; or close the change ('eos changes close').",
             )
 
     def returns_to(self, now: TargetState) -> TargetState | None:

@@ -28,6 +28,7 @@ from airflow_eos_provider.acls.tool_rules import VERBS
 from airflow_eos_provider.changes import engine
 from airflow_eos_provider.changes.change import MOST_LINES, Change, Plan, kind_of, options, read_request
 from airflow_eos_provider.changes.declared import CHANGES
+from airflow_eos_provider.changes.leaves import JOURNALLED, LEAVES
 from airflow_eos_provider.cli import change as commands_of_changes
 from airflow_eos_provider.cli import confirm
 from airflow_eos_provider.cli.app import app
@@ -35,7 +36,6 @@ from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.dag_factories.change import ChangeDag
 from airflow_eos_provider.errors import EosError, NotKnownError
-from airflow_eos_provider.footprint.leaves import JOURNALLED, LEAVES
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
@@ -111,7 +111,7 @@ def stage(change: Change[Any], monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(KafkaConnectHook, "get_cluster", lambda _: _CLUSTER)
     monkeypatch.setattr(operators_of_changes, "kafka_settings", lambda _: KAFKA)
     monkeypatch.setattr(engine, "read_journal", lambda *_: JournalContent())
-    monkeypatch.setattr(engine, "change_journal", lambda *_, **__: None)
+    monkeypatch.setattr(engine, "change_journal", lambda *_, **__: SimpleNamespace())
     monkeypatch.setattr(engine, "group_change", group_change)
     return stage
 

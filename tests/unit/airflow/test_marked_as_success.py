@@ -29,13 +29,13 @@ from airflow_eos_provider.dag_factories import (
     revoke_dag,
     topics_dag,
     transaction_abort_dag,
+    uninstall_dag,
     upgrade_dag,
 )
 from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.operators.approved import NOBODY_ASKED, require_approved
-from airflow_eos_provider.operators.shown_plan import ShownDocument
 
 FENCE = Plan("fencing apply", "g", "c", "Fence it?", ("fence id 0",), {"fence": [0]}, {})
 OFFSETS = OffsetsPlan(
@@ -44,7 +44,6 @@ OFFSETS = OffsetsPlan(
     (PlannedTopic("offsets", "id", 25),),
     (Write("offsets", 0, b'["c",{"n":1}]', b"1", None),),
 )
-SHOWN = ShownDocument("End it?", ("end it",), "a" * 64)
 
 DAGS: dict[str, Callable[[], DAG]] = {
     "upgrade": lambda: upgrade_dag(dag_id="unapproved_upgrade"),
@@ -55,6 +54,7 @@ DAGS: dict[str, Callable[[], DAG]] = {
     "transaction": lambda: transaction_abort_dag(dag_id="unapproved_transaction"),
     "abandon": lambda: interval_abandon_dag(dag_id="unapproved_abandon"),
     "close": lambda: close_dag(dag_id="unapproved_close"),
+    "uninstall": lambda: uninstall_dag(dag_id="unapproved_uninstall"),
     "grant": lambda: grant_dag(dag_id="unapproved_grant"),
     "revoke": lambda: revoke_dag(dag_id="unapproved_revoke"),
 }
@@ -64,7 +64,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "ConnectTopicsOperator": replace(FENCE, kind="topics create").to_dict(),
     "TransactionAbortOperator": replace(FENCE, kind="transactions abort").to_dict(),
     "IntervalAbandonOperator": replace(FENCE, kind="intervals abandon").to_dict(),
-    "ConnectCloseOperator": SHOWN.to_dict(),
+    "ConnectCloseOperator": replace(FENCE, kind="changes close").to_dict(),
+    "ConnectUninstallOperator": replace(FENCE, kind="uninstall").to_dict(),
     "ConnectGrantOperator": replace(FENCE, kind="acl grant").to_dict(),
     "ConnectRevokeOperator": replace(FENCE, kind="acl revoke").to_dict(),
 }

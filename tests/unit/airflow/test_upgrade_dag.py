@@ -26,6 +26,7 @@ from airflow_eos_provider.dag_factories import (
     revoke_dag,
     topics_dag,
     transaction_abort_dag,
+    uninstall_dag,
     upgrade_dag,
 )
 from airflow_eos_provider.operators.approval import PlanApprovalOperator
@@ -135,6 +136,7 @@ FACTORIES = {
     "transaction": lambda: transaction_abort_dag(dag_id="of_transaction"),
     "abandon": lambda: interval_abandon_dag(dag_id="of_abandoned"),
     "close": lambda: close_dag(dag_id="of_closed"),
+    "uninstall": lambda: uninstall_dag(dag_id="of_uninstall"),
     "grant": lambda: grant_dag(dag_id="of_grant"),
     "revoke": lambda: revoke_dag(dag_id="of_revoke"),
 }

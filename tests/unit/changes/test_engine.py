@@ -85,12 +85,14 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> dict[str, ChangeRecord]:
     found: dict[str, ChangeRecord] = {}
 
     @contextmanager
-    def group_change(_: Any, kind: str, about: str, document: Any, *, take_over: bool) -> Iterator[Act]:
+    def group_change(
+        _: Any, kind: str, about: str, document: Any, *, take_over: bool, begins_again: bool
+    ) -> Iterator[Act]:
         begun = [each for each in found.values() if each.state.is_open]
         yield Act(document, taken_up=any(each.plan["hash"] == document["hash"] for each in begun))
 
     monkeypatch.setattr(engine, "read_journal", lambda *_: JournalContent(changes=found))
-    monkeypatch.setattr(engine, "change_journal", lambda *_, **__: None)
+    monkeypatch.setattr(engine, "change_journal", lambda *_, **__: "a journal")
     monkeypatch.setattr(engine, "group_change", group_change)
     return found
 
@@ -132,6 +134,32 @@ def test_what_was_begun_is_shown_and_taken_up_whatever_is_there_now(turn: Turn, 
     assert act.taken_up
     turn.goes_on = False
     assert planned(turn, SESSION, Request("b")).content == {"seen": 2}
+
+
+def test_a_change_that_begins_again_is_planned_for_what_is_left_and_never_taken_up(turn: Turn, journal: Any) -> None:
+    class Again(Turn):
+        begins_again = True
+
+    again = Again()
+    begun = again.plan(SESSION, Request("a"))
+    journal["c1"] = record(begun, RolloutState.PAUSED)
+    again.seen = 2
+    plan = planned(again, SESSION, Request("a"))
+    assert plan.content == {"seen": 2}
+    with pytest.raises(PlanMovedError):
+        carry_out(again, SESSION, begun, actor="me")
+    carry_out(again, SESSION, plan, actor="me")
+    assert [applied.content for applied, _ in again.applied] == [{"seen": 2}]
+
+
+def test_a_change_that_closes_another_gets_the_journal_and_is_not_recorded_itself(turn: Turn, journal: Any) -> None:
+    class Closes(Turn):
+        closes = True
+
+    closes = Closes()
+    carry_out(closes, SESSION, closes.plan(SESSION, Request("a")), actor="me")
+    ((_, act),) = closes.applied
+    assert act == "a journal"
 
 
 def test_what_another_version_has_begun_is_not_taken_up(turn: Turn, journal: Any) -> None:

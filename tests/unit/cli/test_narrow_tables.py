@@ -49,9 +49,8 @@ def test_a_plan(width: int, capsys: Capture) -> None:
     downtime = tuple(replace(each, worker_id=hosts[each.worker_id]) for each in made.task_downtime)
     made = replace(made, group_id=f"group-of-{CONNECTOR}", workers=workers, task_downtime=downtime)
 
-    plan_apply.show(
-        made, [note := "a note that is longer than a line of the terminal and so must not be folded or cut"]
-    )
+    note = "a note that is longer than a line of the terminal and so must not be folded or cut"
+    plan_apply.show(made, plan_apply.console, [note])
 
     printed = capsys.readouterr().out
     rows_of(printed, width, *hosts.values())

@@ -135,13 +135,3 @@ def test_a_change_that_is_taken_up_may_have_been_carried_out_in_part() -> None:
     with pytest.raises(RestRefusedError), group_change(journal, CHANGE.kind, "c", CHANGE.plan):
         raise RestRefusedError("401", status=401)
     assert journal.changes[-1].state is RolloutState.PAUSED
-
-
-def test_a_change_that_begins_again_stays_open_since_it_may_act_without_steps() -> None:
-    journal: Any = MemoryJournal()
-    with (
-        pytest.raises(ConfigurationError),
-        group_change(journal, "uninstall", "t", {"hash": "h"}, begins_again=True),
-    ):
-        raise ConfigurationError("the second topic may not be created")
-    assert journal.changes[-1].state is RolloutState.PAUSED

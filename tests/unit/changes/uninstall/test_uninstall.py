@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from airflow_eos_provider.changes.uninstall import remove
+from airflow_eos_provider.changes.uninstall.remove import Item, Left, require_at_rest
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import MachineDescription, SystemdUnit
-from airflow_eos_provider.errors import LeaseHeldError, PlanMovedError, RefusedError
-from airflow_eos_provider.footprint import uninstall
-from airflow_eos_provider.footprint.uninstall import Item, UninstallPlan, require_at_rest
+from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import (
     ChangeRecord,
-    Lease,
-    Owner,
     RolloutState,
 )
 from airflow_eos_provider.process_start import ProcessStart
@@ -27,40 +24,34 @@ from airflow_eos_provider.rollout.hosts.service.restart_act import record_path
 
 NOW = 1_800_000_000.0
 JOURNAL = Item("topic", "eos-rollout-g", "id-1", "history")
-PLAN = UninstallPlan("g", "cluster", (Item("file", "/w/w1.properties.eos-backup"), JOURNAL), (), ("files of w2",))
+LEFT = Left("cluster", (Item("file", "/w/w1.properties.eos-backup"),), JOURNAL, True, (), ("files of w2",))
 
 
 def change(state: RolloutState) -> ChangeRecord:
     return ChangeRecord("c1", "offsets reset", "orders", {"hash": "x"}, state, NOW)
 
 
-def test_nothing_is_removed_while_a_controller_holds_the_group() -> None:
-    held = Lease(Owner.this_process(), "r1", "ann", "w1: intent", NOW + 60)
-    with pytest.raises(LeaseHeldError):
-        require_at_rest(JournalContent(lease=held), "g", lambda: NOW)
-    require_at_rest(JournalContent(lease=replace(held, released=True)), "g", lambda: NOW)
-    require_at_rest(JournalContent(), "g", lambda: NOW)
-
-
 def test_nothing_is_removed_while_a_change_is_not_finished() -> None:
     with pytest.raises(RefusedError, match="is not finished"):
-        require_at_rest(JournalContent(changes={"c1": change(RolloutState.PAUSED)}), "g", lambda: NOW)
-    require_at_rest(JournalContent(changes={"c1": change(RolloutState.DONE)}), "g", lambda: NOW)
+        require_at_rest(JournalContent(changes={"c1": change(RolloutState.PAUSED)}), "uninstall")
+    require_at_rest(JournalContent(changes={"c1": change(RolloutState.DONE)}), "uninstall")
     cut_off = replace(change(RolloutState.PAUSED), kind="uninstall", about="g")
-    require_at_rest(JournalContent(changes={"c1": cut_off}), "g", lambda: NOW)
+    require_at_rest(JournalContent(changes={"c1": cut_off}), "uninstall")
 
 
 def test_the_hash_is_of_what_is_removed_alone() -> None:
-    assert replace(PLAN, not_seen=(), stays=(JOURNAL,)).hash == PLAN.hash
-    PLAN.require(PLAN.short_hash)
-    for other in (replace(PLAN, removes=()), replace(PLAN, removes=(PLAN.removes[0], replace(JOURNAL, id="id-2")))):
-        with pytest.raises(PlanMovedError):
-            other.require(PLAN.short_hash)
+    assert replace(LEFT, not_seen=(), stays=(JOURNAL,)).content() == LEFT.content()
+    for other in (replace(LEFT, removes=()), replace(LEFT, journal=replace(JOURNAL, id="id-2"))):
+        assert other.content() != LEFT.content()
+
+
+def test_a_journal_that_its_own_lease_has_made_is_no_other_plan() -> None:
+    assert replace(LEFT, has_history=False).content() == replace(LEFT, journal=None).content() != LEFT.content()
 
 
 def test_the_plan_says_what_goes_what_stays_and_what_was_not_seen() -> None:
     ledger = Item("topic", "eos-intervals-orders-offsets", "id-3", "it says which intervals are complete")
-    assert replace(PLAN, stays=(ledger,)).lines() == [
+    assert list(replace(LEFT, stays=(ledger,)).lines()) == [
         "-file /w/w1.properties.eos-backup",
         "-topic eos-rollout-g (id id-1): history",
         " topic eos-intervals-orders-offsets (id id-3) stays: it says which intervals are complete",
@@ -106,11 +97,6 @@ def test_a_restart_that_is_under_way_is_seen(worker: WorkerDescription) -> None:
         assert host_of(worker).observe().restart == seen
 
 
-def test_a_lease_that_has_run_out_holds_nothing() -> None:
-    held = Lease(Owner.this_process(), "r1", "ann", "w1: intent", time.time() - 1)
-    require_at_rest(JournalContent(lease=held), "g", time.time)
-
-
 def test_the_backup_on_another_machine_is_named_with_its_machine() -> None:
     worker = WorkerDescription(
         "http://w1:8083",
@@ -118,5 +104,5 @@ def test_the_backup_on_another_machine_is_named_with_its_machine() -> None:
         machine=MachineDescription("connect-1"),
         service=SystemdUnit("kafka-connect.service"),
     )
-    assert "connect-1" in uninstall._why_unseen(worker)
-    assert "/etc/kafka/connect.properties.eos-backup" in uninstall._why_unseen(worker)
+    assert "connect-1" in remove._why_unseen(worker)
+    assert "/etc/kafka/connect.properties.eos-backup" in remove._why_unseen(worker)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from airflow_eos_provider.changes import engine
+from airflow_eos_provider.changes.change import Plan
+from airflow_eos_provider.changes.closing import close as closing
+from airflow_eos_provider.changes.closing.change import CLOSE, CloseRequest
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import FencedError, LeaseHeldError, PlanMovedError, RefusedError
-from airflow_eos_provider.journal import closing
-from airflow_eos_provider.journal.closing import close, plan_close
 from airflow_eos_provider.journal.content import JournalContent, Unreadable
 from airflow_eos_provider.journal.records import (
     ChangeRecord,
@@ -48,6 +53,7 @@ class Journals:
         self.taken_over: bool | None = None
         self.ended: list[Any] = []
         self.closed = 0
+        self.actor, self.reason = "", ""
 
     def acquire(self, *, take_over: bool) -> JournalContent:
         self.taken_over = take_over
@@ -68,41 +74,52 @@ class Journals:
 @pytest.fixture
 def journals(monkeypatch: pytest.MonkeyPatch) -> Journals:
     found = Journals()
+
+    def journal(*_: Any, actor: str, reason: str, report: Any) -> Journals:
+        found.actor, found.reason = actor, reason
+        return found
+
+    monkeypatch.setattr(engine, "read_journal", lambda kafka, group_id: found.content)
+    monkeypatch.setattr(engine, "change_journal", journal)
     monkeypatch.setattr(closing, "read_journal", lambda kafka, group_id: found.content)
     monkeypatch.setattr(closing, "clock_of", lambda settings, group_id: SimpleNamespace(now=lambda: 1_000.0))
     return found
 
 
+CLUSTER: Any = SimpleNamespace(group_id="g", worker=partial(ConnectCluster.worker, SimpleNamespace(workers=())))
+SESSION: Any = SimpleNamespace(kafka=SimpleNamespace(settings=None), cluster=CLUSTER, rest=ConnectSession.rest)
+
+
 @pytest.fixture
-def shown(journals: Journals) -> Callable[..., Any]:
-    return lambda content, *name, **more: setattr(journals, "content", content) or plan_close(KAFKA, "g", *name, **more)
+def shown(journals: Journals) -> Callable[..., Plan]:
+    def show(content: JournalContent, which: str = "", *, take_over: bool = False) -> Plan:
+        journals.content = content
+        return engine.planned(CLOSE, SESSION, CloseRequest(which, take_over))
+
+    return show
 
 
-KAFKA: Any = SimpleNamespace(settings=None)
-
-
-def close_it(journals: Journals, plan_hash: str, **more: Any) -> Any:
-    journal: Any = lambda: journals  # noqa: E731
-    return close(KAFKA, "g", plan_hash, journal=journal, note="not wanted", **more)
+def close_it(plan: Plan, actor: str = "ada") -> dict[str, Any]:
+    return engine.carry_out(CLOSE, SESSION, plan, actor=actor, reason="not wanted").to_dict()
 
 
 @pytest.mark.parametrize(("content", "record"), [(OF_CHANGE, CHANGE), (OF_ROLL, ROLLOUT)])
 def test_what_was_shown_is_closed_with_its_reason(
-    journals: Journals, shown: Callable[..., Any], content: JournalContent, record: Any
+    journals: Journals, shown: Callable[..., Plan], content: JournalContent, record: Any
 ) -> None:
     plan = shown(content)
-    close_it(journals, plan.hash)
+    close_it(plan)
     assert journals.ended == [replace(record, state=RolloutState.ABORTED, note="not wanted")]
     assert (journals.taken_over, journals.closed) == (False, 1)
 
 
-def test_the_plan_says_how_far_it_came_and_what_is_half_done(shown: Callable[..., Any]) -> None:
+def test_the_plan_says_how_far_it_came_and_what_is_half_done(shown: Callable[..., Plan]) -> None:
     of_roll, of_change = shown(OF_ROLL), shown(OF_CHANGE)
-    assert of_roll.half_done == ("w2:8083",)
-    text = "\n".join(of_roll.lines())
+    assert of_roll.lines[-1] == "  w2:8083 now: it does not answer: The cluster description has no worker w2:8083."
+    text = "\n".join(of_roll.lines)
     for words in ("rollout 20260102-enabled of group g: it is failed", "by ada: CHG-1", "w2 failed", "w2:8083 is half"):
         assert words in text
-    text = "\n".join(of_change.lines())
+    text = "\n".join(of_change.lines)
     for words in ("change 20260101-reset (offsets reset c)", "finished steps: stop", "may not be finished: write"):
         assert words in text
 
@@ -116,7 +133,7 @@ def test_the_plan_says_how_far_it_came_and_what_is_half_done(shown: Callable[...
 )
 @pytest.mark.parametrize("late", [False, True])
 def test_what_has_gone_on_since_is_not_closed(
-    journals: Journals, shown: Callable[..., Any], now: JournalContent, late: bool
+    journals: Journals, shown: Callable[..., Plan], now: JournalContent, late: bool
 ) -> None:
     plan = shown(OF_ROLL)
     if late:  # between the look and the lease
@@ -124,7 +141,7 @@ def test_what_has_gone_on_since_is_not_closed(
     else:
         journals.content = now
     with pytest.raises(PlanMovedError):
-        close_it(journals, plan.hash)
+        close_it(plan)
     assert journals.ended == []
     assert journals.closed == (1 if late else 0)
 
@@ -132,46 +149,46 @@ def test_what_has_gone_on_since_is_not_closed(
 @pytest.mark.parametrize("take_over", [False, True])
 @pytest.mark.parametrize("late", [False, True])
 def test_what_another_controller_has_had_since_is_not_closed(
-    journals: Journals, shown: Callable[..., Any], take_over: bool, late: bool
+    journals: Journals, shown: Callable[..., Plan], take_over: bool, late: bool
 ) -> None:
     """Its records are as they were: the other one has begun no step yet."""
     ended = replace(LEASE, expires_at=500.0)
     left = replace(OF_ROLL, rollouts={ROLLOUT.rollout_id: replace(ROLLOUT, state=RolloutState.RUNNING)}, lease=ended)
     plan = shown(left, take_over=take_over)
-    assert "the group was last held by the deferred task upgrade/run/roll for ada" in plan.lines()[-1]
+    assert "the group was last held by the deferred task upgrade/run/roll for ada" in plan.lines[-2]
     taken_up = replace(left, lease=replace(ended, owner=Owner.deferred_task("upgrade/run/roll")))
     if late:
         journals.after = taken_up
     else:
         journals.content = taken_up
     with pytest.raises(PlanMovedError):
-        close_it(journals, plan.hash, take_over=take_over)
+        close_it(plan)
     assert journals.ended == []
 
 
-def test_a_controller_that_is_fenced_is_the_one_that_was_shown(journals: Journals, shown: Callable[..., Any]) -> None:
+def test_a_controller_that_is_fenced_is_the_one_that_was_shown(journals: Journals, shown: Callable[..., Plan]) -> None:
     carried_out = replace(OF_ROLL, lease=LEASE)
     plan = shown(carried_out, take_over=True)
     journals.after = replace(carried_out, lease=replace(LEASE, owner=Owner.deferred_task("upgrade/run/roll")))
     with pytest.raises(PlanMovedError):
-        close_it(journals, plan.hash, take_over=True)
+        close_it(plan)
     assert journals.ended == []
 
 
-def test_what_was_closed_meanwhile_is_not_closed_again(journals: Journals, shown: Callable[..., Any]) -> None:
+def test_what_was_closed_meanwhile_is_not_closed_again(journals: Journals, shown: Callable[..., Plan]) -> None:
     plan = shown(OF_CHANGE)
     closed = JournalContent(changes={CHANGE.change_id: replace(CHANGE, state=RolloutState.DONE)})
     journals.after = closed
     with pytest.raises(RefusedError, match="closed by another command"):
-        close_it(journals, plan.hash)
+        close_it(plan)
     journals.content = closed
-    with pytest.raises(RefusedError, match="open any more"):
-        close_it(journals, plan.hash)
-    assert shown(closed) is None
+    with pytest.raises(PlanMovedError, match="is open"):
+        close_it(plan)
+    assert shown(closed).nothing == "No roll and no change of group g is open."
     assert journals.ended == []
 
 
-def test_a_change_or_another_roll_that_is_carried_out_is_left_alone(shown: Callable[..., Any]) -> None:
+def test_a_change_or_another_roll_that_is_carried_out_is_left_alone(shown: Callable[..., Plan]) -> None:
     of_change = replace(LEASE, rollout_id=CHANGE.change_id)
     of_another = replace(LEASE, rollout_id="20260103-preparing")
     for content in (replace(OF_CHANGE, lease=of_change), replace(OF_ROLL, lease=of_another)):
@@ -193,7 +210,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, journals: Journals) -> Callable[[Ro
             asked.append(wanted)
             record = replace(ROLLOUT, state=state)
             journals.content = replace(OF_ROLL, rollouts={ROLLOUT.rollout_id: record})
-            return Answer(wanted.rollout_id, wanted.kind, state, answered=not state.is_open)
+            return Answer(wanted.rollout_id, wanted.kind, state, answered=not state.is_open, half_done=("w2:8083",))
 
         monkeypatch.setattr(closing, "request_within", request_within)
         return asked
@@ -205,19 +222,19 @@ CARRIED_OUT = replace(OF_ROLL, lease=LEASE)
 
 
 def test_a_roll_that_is_carried_out_is_asked_to_stop_wherever_it_is_by_then(
-    journals: Journals, shown: Callable[..., Any], answers: Callable[[RolloutState], list[Request]]
+    journals: Journals, shown: Callable[..., Plan], answers: Callable[[RolloutState], list[Request]]
 ) -> None:
     plan = shown(CARRIED_OUT)
-    assert "upgrade/run/roll for ada" in plan.lines()[-2]
-    assert "continues until it is asked to stop" in plan.lines()[-2]
+    assert "upgrade/run/roll for ada" in plan.lines[-3]
+    assert "continues until it is asked to stop" in plan.lines[-3]
     asked = answers(RolloutState.ABORTED)
     further = {**STEPS, "w2:8083": Step("w2:8083", StepStatus.PASSED, 3.0)}
     elsewhere = replace(LEASE, owner=Owner.deferred_task("upgrade/run/roll_enabled"))
     journals.content = replace(CARRIED_OUT, steps={ROLLOUT.rollout_id: further}, lease=elsewhere)
-    closed = close_it(journals, plan.hash, actor="grace")
+    closed = close_it(plan, "grace")
     (request,) = asked
     assert (request.kind, request.actor, request.reason) == (RequestKind.ABORT, "grace", "not wanted")
-    assert (closed.record.state, closed.half_done) == (RolloutState.ABORTED, ("w2:8083",))
+    assert closed == {"closed": ROLLOUT.rollout_id, "half_done": ["w2:8083"]}
     assert (journals.ended, journals.taken_over) == ([], None)  # its own controller has ended it
 
 
@@ -226,7 +243,7 @@ def test_a_roll_that_is_carried_out_is_asked_to_stop_wherever_it_is_by_then(
 )
 def test_a_roll_that_does_not_stop_is_not_said_to_be_closed(
     journals: Journals,
-    shown: Callable[..., Any],
+    shown: Callable[..., Plan],
     answers: Callable[[RolloutState], list[Request]],
     state: RolloutState,
     words: str,
@@ -234,56 +251,56 @@ def test_a_roll_that_does_not_stop_is_not_said_to_be_closed(
     plan = shown(CARRIED_OUT)
     answers(state)
     with pytest.raises(RefusedError, match=words):
-        close_it(journals, plan.hash)
+        close_it(plan)
     assert journals.ended == []
 
 
 def test_a_roll_that_nobody_carries_out_any_more_is_shown_again_before_it_is_closed(
-    journals: Journals, shown: Callable[..., Any], answers: Callable[[RolloutState], list[Request]]
+    journals: Journals, shown: Callable[..., Plan], answers: Callable[[RolloutState], list[Request]]
 ) -> None:
     plan = shown(CARRIED_OUT)
     asked = answers(RolloutState.ABORTED)
     journals.content = OF_ROLL
     with pytest.raises(PlanMovedError):
-        close_it(journals, plan.hash)
+        close_it(plan)
     assert (asked, journals.ended) == ([], [])
 
 
 def test_a_controller_that_is_taken_over_from_is_named_and_fenced(
-    journals: Journals, shown: Callable[..., Any]
+    journals: Journals, shown: Callable[..., Plan]
 ) -> None:
     carried_out = replace(OF_ROLL, lease=LEASE)
     plan = shown(carried_out, take_over=True)
-    assert "upgrade/run/roll for ada" in plan.lines()[-1]
-    assert "is fenced, though its lease still runs" in plan.lines()[-1]
+    assert "upgrade/run/roll for ada" in plan.lines[-2]
+    assert "is fenced, though its lease still runs" in plan.lines[-2]
     other = replace(LEASE, owner=Owner.deferred_task("upgrade/run/roll"))
     journals.content = replace(OF_ROLL, lease=other)
     with pytest.raises(PlanMovedError):
-        close_it(journals, plan.hash, take_over=True)  # another controller than the one that was shown
+        close_it(plan)  # another controller than the one that was shown
     journals.content = carried_out
-    close_it(journals, plan.hash, take_over=True)
+    close_it(plan)
     assert journals.taken_over is True
     assert len(journals.ended) == 1
 
 
-def test_nobody_is_fenced_where_nobody_was_shown(journals: Journals, shown: Callable[..., Any]) -> None:
+def test_nobody_is_fenced_where_nobody_was_shown(journals: Journals, shown: Callable[..., Plan]) -> None:
     plan = shown(OF_ROLL, take_over=True)
     journals.after = FencedError("another one came")
     with pytest.raises(FencedError):
-        close_it(journals, plan.hash, take_over=True)
+        close_it(plan)
     assert journals.taken_over is False
 
 
-def test_of_several_one_is_named(shown: Callable[..., Any]) -> None:
+def test_of_several_one_is_named(shown: Callable[..., Plan]) -> None:
     both = replace(OF_ROLL, changes=OF_CHANGE.changes)
     with pytest.raises(RefusedError, match="not clear which is meant: 20260101-reset, 20260102-enabled"):
         shown(both)
     with pytest.raises(RefusedError, match="no such name"):
         shown(both, "2025")
-    assert shown(both, "20260102").name == ROLLOUT.rollout_id
-    assert shown(both, "20260101").name == CHANGE.change_id
+    assert shown(both, "20260102").about == ROLLOUT.rollout_id
+    assert shown(both, "20260101").about == CHANGE.change_id
 
 
-def test_what_another_version_has_written_is_not_closed(shown: Callable[..., Any]) -> None:
+def test_what_another_version_has_written_is_not_closed(shown: Callable[..., Plan]) -> None:
     with pytest.raises(RefusedError, match="newer version"):
         shown(replace(OF_ROLL, unreadable={ROLLOUT.rollout_id: Unreadable("was written by a newer version")}))

@@ -47,7 +47,6 @@ JOURNALLED = (
     *(change.name for change in CHANGES.values() if change.takes_lease),
     *_OFFSETS,
     "offsets drop-own",
-    "changes abandon",
 )
 
 #: The operators and jobs that write intervals have no command of their own.
@@ -57,7 +56,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(
         Where.KAFKA,
         "topic eos-rollout-<group>",
-        JOURNALLED,
+        tuple(verb for verb in JOURNALLED if verb != "uninstall"),
         "the journal: lease, rolls, changes, requests, history",
         End.UNINSTALL,
         "with it goes what 'eos rollout list' shows, and which lines of workers' files a roll has set temporarily",
@@ -65,7 +64,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(
         Where.KAFKA,
         "transactional id eos-rollout-<group>",
-        (*JOURNALLED, "uninstall"),
+        JOURNALLED,
         "the journal's one writer",
         End.BROKERS,
         FORGOTTEN,

@@ -10,8 +10,8 @@ import pytest
 
 import airflow_eos_provider
 from airflow_eos_provider.changes.declared import CHANGES
-from airflow_eos_provider.cli.plan_apply import PLANS_FOLDER
-from airflow_eos_provider.footprint.leaves import JOURNALLED, LEAVES, Leaf, Where
+from airflow_eos_provider.changes.leaf import PLANS_FOLDER
+from airflow_eos_provider.changes.leaves import JOURNALLED, LEAVES, Leaf, Where
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.journal.name import journal_topic
@@ -47,12 +47,9 @@ WRITERS = {
     },
     r"group_change\(|change_journal\(|\bJournal\(": {
         "changes/engine.py",
-        "cli/changes.py",
         "cli/drop_own.py",
         "cli/offsets_change.py",
-        "cli/uninstall.py",  # removes its journal again
         "downgrade/drop_own.py",
-        "footprint/uninstall.py",
         "journal/change.py",
         "offsets/verbs/apply.py",
         "rollout/controller.py",
@@ -73,7 +70,7 @@ def test_whatever_writes_is_known_to_the_table(pattern: str) -> None:
         if path.relative_to(PACKAGE).parts[0] not in ("lab", "demo") and re.search(pattern, path.read_text("utf-8"))
     }
     of_operators = {path for path in found if path.startswith("operators/connect_")}  # as the commands beside them
-    assert found - of_operators == WRITERS[pattern], "a row in footprint/leaves.py? Then name the module here."
+    assert found - of_operators == WRITERS[pattern], "a row in changes/leaves.py? Then name the module here."
 
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.name)
@@ -111,7 +108,7 @@ def test_every_command_with_a_hash_is_among_those_that_write_the_journal_or_stan
         if any({"--plan"} & set(parameter.opts) for parameter in command.params)
     }
     without_lease = {change.name for change in CHANGES.values() if not change.takes_lease}
-    assert with_hash - set(JOURNALLED) == {"uninstall", *without_lease}
+    assert with_hash - set(JOURNALLED) == without_lease
 
 
 def test_each_place_has_a_row() -> None:

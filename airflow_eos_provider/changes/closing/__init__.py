@@ -1,0 +1,1 @@
+"""Closes a roll or a change that was left open."""

@@ -1,0 +1,93 @@
+"""The declaration of closing what was left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_eos_provider.changes.change import TAKE_OVER_HELP, Change, Plan, option
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.journal.journal import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRequest:
+    """Which roll or change is closed."""
+
+    which: str = option(
+        "The id of the roll or change, or its beginning, such as 20261121T2336; default: the only open one.",
+        "",
+        title="Which",
+        argument=True,
+        metavar="ID",
+    )
+    take_over: bool = option(TAKE_OVER_HELP, False, title="Take over")
+
+
+@dataclass(frozen=True, slots=True)
+class CloseReport:
+    """What was closed.
+
+    :param half_done: workers whose restart was announced, and that have not passed their gate.
+    """
+
+    closed: str
+    half_done: tuple[str, ...]
+    problem: None = None
+
+    def lines(self) -> list[str]:
+        """One line for it, and one for each worker to look after."""
+        check = "its restart was announced, but it has not passed its gate. Check with 'eos status' that it runs."
+        return [f"{self.closed} is closed.", *(f"{worker}: {check}" for worker in self.half_done)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {"closed": self.closed, "half_done": list(self.half_done)}
+
+
+class Close(Change[CloseRequest]):
+    """The end of a roll or a change that was left open."""
+
+    name = "changes close"
+    title = "Close an unfinished roll or change"
+    summary = "Close an unfinished roll or change as it is, or stop a running roll for good."
+    details = (
+        "An unfinished roll or change blocks every other change of the group. Finish it if you can: run its command "
+        "again, or clear the failed task of its run. A closed one can never be resumed. No worker and no connector is "
+        "touched: a stopped connector stays stopped, and workers keep their modes. A running roll is asked to stop "
+        "before its next action, like 'eos rollout abort'. A running change is refused; changes are short. With take "
+        "over, the current controller is fenced instead; use it if that controller hangs."
+    )
+    request = CloseRequest
+    examples = (
+        "eos changes close --reason 'the connector is deleted'",
+        "eos changes close 20261121T2336 --plan 3f1c09ab77d2",
+    )
+    closes = True
+
+    def plan(self, session: ConnectSession, request: CloseRequest) -> Plan:
+        """What would be closed. Of a roll, the half-done workers are asked whether they answer.
+
+        :raises RefusedError: several are open, none is named so, or another version has written it.
+        :raises LeaseHeldError: a controller has the group, for a change or for another roll.
+        """
+        from airflow_eos_provider.changes.closing.close import plan_close
+
+        return plan_close(session, self.name, asdict(request))
+
+    def apply(self, session: ConnectSession, plan: Plan, act: Journal, report: Callable[[str], None]) -> CloseReport:
+        """Close what was shown, if it is still as it was shown.
+
+        :raises PlanMovedError: it has gone on, or is closed; nothing was closed.
+        :raises RefusedError: a roll was asked to stop, and has not done so.
+        """
+        from airflow_eos_provider.changes.closing.close import close
+
+        half_done = close(session, plan, act)
+        return CloseReport(plan.about, half_done)
+
+
+CLOSE = Close()

@@ -1,0 +1,1 @@
+"""Removes what this package has left of a group."""

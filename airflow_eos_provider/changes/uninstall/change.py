@@ -1,0 +1,95 @@
+"""The declaration of the removal of what this package has left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_eos_provider.changes.change import Change, Plan, option
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.journal.change import GroupChange
+
+
+@dataclass(frozen=True, slots=True)
+class UninstallRequest:
+    """What is removed."""
+
+    ledgers: bool = option(
+        "Also the interval runs' control topic and ledgers: eos then no longer knows which intervals are complete, and "
+        "would deliver them again.",
+        False,
+        title="Ledgers, too",
+    )
+    group: str = option(GROUP_HELP, DEFAULT_GROUP_ID, envvar="EOS_GROUP")
+
+
+@dataclass(frozen=True, slots=True)
+class UninstallReport:
+    """What was removed."""
+
+    removed: tuple[str, ...]
+    problem: None = None
+
+    def lines(self) -> list[str]:
+        """One word; progress has named each thing."""
+        return ["Done."]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {"removed": list(self.removed)}
+
+
+class Uninstall(Change[UninstallRequest]):
+    """The removal of what this package has left of a group."""
+
+    name = "uninstall"
+    title = "Remove what this package has left"
+    summary = "Show what this package has left of a group, in Kafka and in files, and remove it."
+    details = (
+        "Removes backups of workers' files, leftovers of killed commands next to them, the plans shown in this "
+        "directory, and last the group's journal. Never touches Connect's own topics. Refused while a roll, a change "
+        "or a restart is running or unfinished; with ledgers also while an interval run is."
+    )
+    request = UninstallRequest
+    examples = ("eos uninstall", "eos uninstall --plan 3f1c09ab77d2", "eos uninstall --ledgers --group etl")
+    begins_again = True
+
+    def plan(self, session: ConnectSession, request: UninstallRequest) -> Plan:
+        """What is left now.
+
+        :raises RefusedError: a roll, a change, a restart or an interval run is under way, or was not finished.
+        :raises UnreachableError: no broker answers.
+        """
+        from airflow_eos_provider.changes.uninstall.remove import find
+
+        group_id, found = session.cluster.group_id, find(session, self.name, request.group, ledgers=request.ledgers)
+        return Plan(
+            self.name,
+            group_id,
+            about=group_id,
+            question=f"Remove what eos has left of group {group_id}? It cannot be restored.",
+            lines=tuple(found.lines()),
+            content=found.content(),
+            request=asdict(request),
+            nothing="" if found.removes or found.journal else f"Nothing of group {group_id} is left.",
+            needs_hash="what is removed cannot be restored.",
+        )
+
+    def apply(
+        self, session: ConnectSession, plan: Plan, act: GroupChange, report: Callable[[str], None]
+    ) -> UninstallReport:
+        """Remove what is planned.
+
+        :raises FencedError: a controller has taken over; what was not removed is left.
+        :raises EosError: a file cannot be removed, or the principal may not delete a topic.
+        """
+        from airflow_eos_provider.changes.uninstall.remove import remove
+
+        return UninstallReport(tuple(remove(session, plan, act, report)))
+
+
+UNINSTALL = Uninstall()
