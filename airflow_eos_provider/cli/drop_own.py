@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from airflow_eos_provider.cli.common import (
@@ -20,8 +22,8 @@ from airflow_eos_provider.cli.common import (
     report_line,
     require_enough_digits,
 )
+from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks, command_of, print_applied, refusal
-from airflow_eos_provider.cli.offsets_change import ConnectorArgument
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.downgrade.drop_own import DropPlan, OwnTopicDropper
@@ -33,7 +35,9 @@ from airflow_eos_provider.output import OutputOption, is_for_scripts
 
 @asks
 def drop_own_(
-    connector: ConnectorArgument,
+    connector: Annotated[
+        str, typer.Argument(autocompletion=complete_connector, help="The connector whose own topic is deleted.")
+    ],
     plan: PlanOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,

@@ -49,12 +49,10 @@ WRITERS = {
         "changes/engine.py",
         "cli/changes.py",
         "cli/drop_own.py",
-        "cli/offsets_change.py",
         "cli/uninstall.py",  # removes its journal again
         "downgrade/drop_own.py",
         "footprint/uninstall.py",
         "journal/change.py",
-        "offsets/verbs/apply.py",
         "rollout/controller.py",
     },
     r"task_state_store": {
