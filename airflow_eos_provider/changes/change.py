@@ -214,14 +214,13 @@ class Plan(HashedPlan):
         """Check that this plan, made now, has the hash that was confirmed.
 
         :param plan_hash: the hash, or its first digits.
-        :param moved: what has changed since, if that is known.
+        :param moved: what has changed since; empty: the lines of this plan say it.
         :raises PlanMovedError: it has another hash.
         """
         if not self.hash.startswith(plan_hash):
-            now = "; ".join(line.strip() for line in self.lines[:MOST_LINES]) or self.nothing
+            now = moved or "; ".join(line.strip() for line in self.lines[:MOST_LINES]) or self.nothing
             raise PlanMovedError(
-                f"The plan {plan_hash[:12]} does not fit any more: {moved and f'{moved}; '}the plan is "
-                f"{self.short_hash} now: {now}",
+                f"The plan {plan_hash[:12]} does not fit any more: the plan is {self.short_hash} now: {now}",
                 remedy="Review the new plan and apply it.",
             )
 

@@ -284,9 +284,12 @@ class OffsetsChange(Change[R]):
         return OffsetsReport(tuple(map(changer.done_before, _plans(plan))))
 
     def moved(self, plan: Plan, now: Plan) -> str:
-        later = {each.connector: each for each in _plans(now)}
-        pairs = [(each, later[each.connector]) for each in _plans(plan) if each.connector in later]
-        return "; ".join(each.moved(after) for each, after in pairs if each.content() != after.content())
+        """Offsets may hold secrets, and this is written into the journal: so without the lines of the plan."""
+        before, after = ({each.connector: each for each in _plans(one)} for one in (plan, now))
+        if before.keys() != after.keys():
+            return f"it is for {', '.join(after) or 'no connector'}"
+        both = [(before[name], after[name]) for name in before]
+        return "; ".join(first.moved(second) for first, second in both if first.content() != second.content())
 
     def takes_up(self, request: R, unfinished: Plan) -> bool:
         return read_request(type(request), unfinished.request) == request

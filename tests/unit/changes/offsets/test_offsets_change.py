@@ -186,6 +186,8 @@ def test_what_has_moved_since_a_plan_is_named(changer: Changer) -> None:
     with pytest.raises(PlanMovedError, match="the change 20261122T101500-offsets-reset-1 was made since"):
         now.require(before.hash, RESET.moved(before, now))
     assert RESET.moved(now, now) == ""
+    changer.plans["a"] = replace(changer.plans["a"], writes=())
+    assert RESET.moved(before, RESET.plan(session, ResetRequest(connector="a"))) == "it is for no connector"
 
 
 class Journal:
