@@ -412,6 +412,7 @@ def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_wor
         assert "without a transaction" in eos.run("offsets", *verb, expect=3).stdout
 
     plain.source("beside")
+    restore = ("offsets", "restore", "--all", str(tmp_path / "all.jsonl"))
     eos.run("offsets", "backup", "--to", "all.jsonl")
     plain.rest.stop("beside")
     until(lambda: plain.state("beside") == "STOPPED", "the stop", seconds=SECONDS)
@@ -420,11 +421,14 @@ def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_wor
         file.write("four\n")
     until(lambda: plain.read("plain")["four"] == 1, "the fourth line", seconds=SECONDS)
     until(lambda: plain.committed("plain") == {"position": 19}, "its offset", seconds=SECONDS)
-    shown = eos.run("offsets", "restore", "--all", "all.jsonl", expect=3).stdout
+    shown = eos.run(*restore, expect=3).stdout
     assert "restore beside, in group" in shown
     assert "restore plain, in group" in shown
-    eos.run("offsets", "restore", "--all", "all.jsonl", "--yes")
+    killed(plain.lab, "plain: stop", "announced", *restore, "--yes")
     assert listed(eos, "beside") == [END]
+    assert plain.read("plain")["four"] == 1
+    done = json.loads(eos.run(*restore, "--yes", "--json").stdout)["report"]["connectors"]
+    assert [(one["connector"], one["written"]) for one in done] == [("beside", 0), ("plain", 1)]
     until(lambda: plain.read("plain")["four"] == 2, "the fourth line again", seconds=SECONDS)
     assert "a connector and a backup" in eos.run("offsets", "restore", "plain", expect=2).stderr
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from airflow_eos_provider.changes.change import Change, Plan, option, read_request
 from airflow_eos_provider.changes.leaf import FENCED_IDS, INTERNAL_TOPICS, OFFSET_RECORDS, OWN_TOPIC_SETTING, Leaf
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.errors import ConfigurationError, EosError, NothingDoneError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -272,10 +272,15 @@ class OffsetsChange(Change[R]):
         done: list[ConnectorReport] = []
         for each in plans:
             act.scope = f"{each.connector}: " if len(plans) > 1 else ""
-            if done and not act.has_begun:  # that of the first one was made a moment ago
-                each.require_unmoved(changer.plan(each.request))
             is_over = act.scope and act.is_done("write") and act.is_done("start")
-            done.append(changer.done_before(each) if is_over else changer.carry_out(each, act))
+            try:
+                if done and not act.has_begun:  # that of the first one was made a moment ago
+                    each.require_unmoved(changer.plan(each.request))
+                done.append(changer.done_before(each) if is_over else changer.carry_out(each, act))
+            except NothingDoneError:  # it ends the change: the same command would make a new plan, for all
+                if done:
+                    report(f"Done for {', '.join(one.connector for one in done)}. Change the others by name.")
+                raise
         return OffsetsReport(tuple(done))
 
     def done_before(self, session: ConnectSession, plan: Plan) -> OffsetsReport:
@@ -287,7 +292,7 @@ class OffsetsChange(Change[R]):
         """Offsets may hold secrets, and this is written into the journal: so without the lines of the plan."""
         before, after = ({each.connector: each for each in _plans(one)} for one in (plan, now))
         if before.keys() != after.keys():
-            return f"it is for {', '.join(after) or 'no connector'}"
+            return now.nothing or f"it is for {', '.join(after)}"
         both = [(before[name], after[name]) for name in before]
         return "; ".join(first.moved(second) for first, second in both if first.content() != second.content())
 

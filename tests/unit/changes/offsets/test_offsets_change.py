@@ -187,7 +187,9 @@ def test_what_has_moved_since_a_plan_is_named(changer: Changer) -> None:
         now.require(before.hash, RESET.moved(before, now))
     assert RESET.moved(now, now) == ""
     changer.plans["a"] = replace(changer.plans["a"], writes=())
-    assert RESET.moved(before, RESET.plan(session, ResetRequest(connector="a"))) == "it is for no connector"
+    assert RESET.moved(before, RESET.plan(session, ResetRequest(connector="a"))) == (
+        "The offsets of a are as asked for."
+    )
 
 
 class Journal:
@@ -235,10 +237,12 @@ def test_several_connectors_have_their_own_steps_and_those_that_are_over_are_not
 def test_a_later_connector_that_has_moved_is_not_changed(changer: Changer) -> None:
     session: Any = SimpleNamespace()
     plan = RESTORE.plan(session, RestoreRequest(each=True, file="f"))
+    said = list[str]()
     changer.plans["b"] = replace(changer.plans["b"], writes=planned(changer.plans["b"].request, b"2").writes)
     with pytest.raises(PlanMovedError, match="The plan for b does not fit any more: the offsets have changed"):
-        RESTORE.apply(session, plan, begun(plan), print)
+        RESTORE.apply(session, plan, begun(plan), said.append)
     assert changer.carried_out == ["a"]
+    assert said == ["Done for a. Change the others by name."]
 
 
 def test_connectors_that_do_not_run_are_one_problem() -> None:
