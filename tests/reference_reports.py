@@ -24,15 +24,14 @@ _ROLLED = [
 ]
 _ROLLOUT = [("", "rollout/history.py:Rollout.to_dict"), ("workers[].", "rollout/history.py:Rollout._worker")]
 _ASKED = [("", "cli/rollouts.py:_show_answer")]
-_OFFSETS = [
-    ("", "offsets/verbs/plan.py:OffsetsPlan._content"),
-    ("", "offsets/verbs/plan.py:OffsetsPlan.to_dict"),
-    ("request.", "offsets/verbs/request.py:OffsetsRequest.to_dict"),
-    ("afterwards: ", "offsets/verbs/apply.py:OffsetsReport.to_dict"),
-]
 _ACL_CHECK = [("", "cli/acl.py:_document"), ("rules[].", "acls/judge.py:Finding.to_dict")]
 #: Of each command that applies a declared change.
 _CHANGE = [("", "cli/confirm.py:print_applied"), ("plan.", "changes/change.py:Plan.to_dict")]
+_OFFSETS = [
+    *_CHANGE,
+    ("plan.content.offsets_of.<connector>.", "offsets/verbs/plan.py:OffsetsPlan.content"),
+    ("report.", "changes/offsets/change.py:OffsetsReport.to_dict"),
+]
 _ACL_CHANGE = [
     *_CHANGE,
     ("plan.content.", "changes/rights/plan.py:AclPlan.content"),

@@ -192,7 +192,9 @@ VERBS: Mapping[str, Callable[[ToolFacts], Iterator[Need]]] = {
     "fencing apply": _fence,
     "preflight --to-version": _downgrade_check,
     "offsets list": _offsets_list,
-    "offsets reset": _offsets_change,
+    **dict.fromkeys(
+        ("offsets alter", "offsets reset", "offsets restore", "offsets migrate", "offsets prune"), _offsets_change
+    ),
     "offsets drop-own": _drop_own,
     "topics check": _topics_check,
     "topics create": _topics_create,

@@ -43,7 +43,8 @@ class Option:
     :param argument: whether the command takes it without ``--name``.
     :param metavar: the placeholder for its value in the help.
     :param least: the smallest valid number.
-    :param completes: what the shell completes: ``connector``, ``run`` or ``verb``; empty: nothing.
+    :param flag: its name on the command line, such as ``--from``; empty: made from the field's name.
+    :param completes: what the shell completes: ``connector``, ``file``, ``run`` or ``verb``; empty: nothing.
     :param looks: whether ``list`` takes it, too.
     :param envvar: an environment variable that sets it.
     """
@@ -51,6 +52,7 @@ class Option:
     help: str
     title: str = ""
     argument: bool = False
+    flag: str = ""
     metavar: str = ""
     least: float = -math.inf
     completes: str = ""
@@ -209,14 +211,15 @@ class Plan(HashedPlan):
             ) from error
         return plan
 
-    def require(self, plan_hash: str) -> None:
+    def require(self, plan_hash: str, moved: str = "") -> None:
         """Check that this plan, made now, has the hash that was confirmed.
 
         :param plan_hash: the hash, or its first digits.
+        :param moved: what has changed since; empty: the lines of this plan say it.
         :raises PlanMovedError: it has another hash.
         """
         if not self.hash.startswith(plan_hash):
-            now = "; ".join(line.strip() for line in self.lines[:MOST_LINES]) or self.nothing
+            now = moved or "; ".join(line.strip() for line in self.lines[:MOST_LINES]) or self.nothing
             raise PlanMovedError(
                 f"The plan {plan_hash[:12]} does not fit any more: the plan is {self.short_hash} now: {now}",
                 remedy="Review the new plan and apply it.",
@@ -318,6 +321,10 @@ class Change(ABC, Generic[R]):
         Called if the process that carried the plan out may have been killed before it printed the report.
         """
         return None
+
+    def moved(self, plan: Plan, now: Plan) -> str:
+        """What has changed between a plan and the same plan made now, in a few words; empty: their lines say it."""
+        return ""
 
     def takes_up(self, request: R, unfinished: Plan) -> bool:
         """Whether a request resumes an unfinished change of this kind."""

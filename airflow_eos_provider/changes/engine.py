@@ -86,7 +86,7 @@ def _made_again(
     if now.hash == plan.hash:
         return plan
     if not as_found or now.needs_hash:
-        now.require(plan.hash)
+        now.require(plan.hash, change.moved(plan, now))
     report(f"The plan has changed; it is {now.short_hash} now.")
     for line in now.lines or (now.nothing,):
         report(line)

@@ -88,6 +88,22 @@ LEDGER = Leaf(
     "an interval that you run again is then written again, because no record says that it is complete",
 )
 
+OFFSET_RECORDS = Leaf(
+    Where.CONNECT,
+    "records in offsets topics",
+    (),
+    "offsets, and tombstones until compaction",
+    End.STAYS,
+)
+
+OWN_TOPIC_SETTING = Leaf(
+    Where.CONNECT,
+    "offsets.storage.topic in a connector's configuration",
+    (),
+    "where the connector has its offsets; set or taken out",
+    End.STAYS,
+)
+
 #: Left by every change that creates or mends them.
 INTERNAL_TOPICS = Leaf(
     Where.CONNECT,

@@ -15,6 +15,8 @@ from airflow_eos_provider.changes.leaf import (
     FORGOTTEN,
     INTERNAL_TOPICS,
     LEDGER,
+    OFFSET_RECORDS,
+    OWN_TOPIC_SETTING,
     End,
     Leaf,
     Where,
@@ -34,9 +36,6 @@ def _with_changes(leaf: Leaf, *others: str) -> Leaf:
 #: The commands that edit workers' files and restart workers.
 _ROLLS = ("apply", "rollout resume", "rollout undo")
 
-#: The commands that write source offsets.
-_OFFSETS = ("offsets alter", "offsets reset", "offsets restore", "offsets migrate", "offsets prune")
-
 #: The commands that write the group's journal.
 JOURNALLED = (
     "apply",
@@ -45,7 +44,6 @@ JOURNALLED = (
     "rollout abort",
     "rollout undo",
     *(change.name for change in CHANGES.values() if change.takes_lease),
-    *_OFFSETS,
     "offsets drop-own",
 )
 
@@ -80,24 +78,12 @@ LEAVES: tuple[Leaf, ...] = (
         FORGOTTEN,
     ),
     Leaf(Where.KAFKA, "records of interval runs, with the header that run_header names", _INTERVALS, "data", End.STAYS),
-    _with_changes(FENCED_IDS, *_OFFSETS),
+    _with_changes(FENCED_IDS),
     _with_changes(ABORT_MARKER),
     *(_with_changes(leaf) for leaf in GRANT.leaves),
-    _with_changes(INTERNAL_TOPICS, "offsets migrate"),
-    Leaf(
-        Where.CONNECT,
-        "records in offsets topics",
-        _OFFSETS,
-        "offsets, and tombstones until compaction",
-        End.STAYS,
-    ),
-    Leaf(
-        Where.CONNECT,
-        "offsets.storage.topic in a connector's configuration",
-        ("offsets migrate", "offsets drop-own"),
-        "where the connector has its offsets; set or taken out",
-        End.STAYS,
-    ),
+    _with_changes(INTERNAL_TOPICS),
+    _with_changes(OFFSET_RECORDS),
+    _with_changes(OWN_TOPIC_SETTING, "offsets drop-own"),
     Leaf(
         Where.WORKER,
         "exactly.once.source.support and isolation.level in the worker's file",

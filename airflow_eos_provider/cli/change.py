@@ -14,7 +14,16 @@ import typer
 from rich.console import Console
 
 from airflow_eos_provider.acls.tool_rules import VERBS
-from airflow_eos_provider.changes.change import Change, Option, Plan, Report, kind_of, options, read_request
+from airflow_eos_provider.changes.change import (
+    MOST_LINES,
+    Change,
+    Option,
+    Plan,
+    Report,
+    kind_of,
+    options,
+    read_request,
+)
 from airflow_eos_provider.changes.engine import carry_out, planned
 from airflow_eos_provider.cli.common import (
     ClusterOption,
@@ -39,6 +48,7 @@ from airflow_eos_provider.cli.confirm import (
 )
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.output import Output, OutputOption, is_for_scripts, print_document
 
@@ -174,7 +184,7 @@ def _of_request(request: type, *, for_look: bool) -> dict[str, tuple[Any, Any]]:
             continue
         kind = kind_of(request, name)
         is_required = each.default is MISSING
-        annotation: Any = list[str] if kind is tuple else kind
+        annotation: Any = list[str] if kind is tuple else Path if option.completes == "file" else kind
         if not is_required and kind is not bool and each.default in ((), "", None):
             annotation = annotation | None
         default = inspect.Parameter.empty if is_required else each.default or (False if kind is bool else None)
@@ -186,17 +196,17 @@ def _info(name: str, option: Option, kind: type) -> Any:
     least = option.least if option.least > -float("inf") else None
     more: dict[str, Any] = {"help": option.help, "metavar": option.metavar or None, "min": least}
     more["envvar"] = option.envvar or None
-    if option.completes:
+    if option.completes in _COMPLETIONS:
         more["autocompletion"] = _COMPLETIONS[option.completes]
     if option.argument:
         if kind is tuple:
             more["metavar"] = more["metavar"] or name.upper().removesuffix("S")
         return typer.Argument(**more)
-    return typer.Option(_option_name(name, kind), **more)
+    return typer.Option(_option_name(name, option, kind), **more)
 
 
-def _option_name(name: str, kind: type) -> str:
-    return f"--{(name.removesuffix('s') if kind is tuple else name).replace('_', '-')}"
+def _option_name(name: str, option: Option, kind: type) -> str:
+    return option.flag or f"--{(name.removesuffix('s') if kind is tuple else name).replace('_', '-')}"
 
 
 def _words(change: Change[Any], given: dict[str, Any]) -> list[str]:
@@ -206,14 +216,18 @@ def _words(change: Change[Any], given: dict[str, Any]) -> list[str]:
         value, kind = given[name], kind_of(change.request, name)
         if value is None or value in ([], each.default):
             continue
+        flag = [] if option.argument else [_option_name(name, option, kind)]
         for one in value if kind is tuple else [value]:
-            words += [*([] if option.argument else [_option_name(name, kind)]), *([] if one is True else [str(one)])]
+            words += [*flag, *([] if one is True else [str(one)])]
     return words
 
 
 def _show(made: Plan, on: Console) -> None:
+    lines = list(made.lines[:MOST_LINES])
+    if (more := len(made.lines) - MOST_LINES) > 0:
+        lines.append(f"… and {counted(more, 'more line')}; --json has all.")
     if made.nothing:
-        show_plan((*made.lines, f"{made.nothing} Nothing to do."), on)
+        show_plan((*lines, f"{made.nothing} Nothing to do."), on)
     else:
         unfinished = "This change was begun and not finished: applying it resumes it."
-        show_plan(made.lines, on, made.short_hash, [unfinished] if made.is_unfinished else ())
+        show_plan(lines, on, made.short_hash, [unfinished] if made.is_unfinished else ())

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Annotated
+
+import typer
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
@@ -16,6 +19,7 @@ from airflow_eos_provider.cli.common import (
     print_share_read,
     report_line,
 )
+from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.confirm import (
     PlanOption,
     YesOption,
@@ -25,7 +29,6 @@ from airflow_eos_provider.cli.confirm import (
     show_and_ask,
     show_plan,
 )
-from airflow_eos_provider.cli.offsets_change import ConnectorArgument
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.downgrade.drop_own import OwnTopicDropper
@@ -36,7 +39,9 @@ from airflow_eos_provider.output import OutputOption, is_for_scripts
 
 @asks
 def drop_own_(
-    connector: ConnectorArgument,
+    connector: Annotated[
+        str, typer.Argument(autocompletion=complete_connector, help="The connector whose own topic is deleted.")
+    ],
     plan: PlanOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from airflow_eos_provider.changes.offsets.change import OFFSETS_CHANGES
+from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
@@ -23,14 +25,6 @@ from airflow_eos_provider.cli.common import (
 from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.drop_own import drop_own_, left_behind_lines
 from airflow_eos_provider.cli.examples import examples
-from airflow_eos_provider.cli.offsets_change import (
-    WhereOption,
-    alter_,
-    migrate_,
-    prune_,
-    reset_,
-    restore_,
-)
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
@@ -64,7 +58,10 @@ def list_(
         typer.Argument(autocompletion=complete_connector, help="One connector; default: every source connector."),
     ] = None,
     cluster: ClusterOption = None,
-    where: WhereOption = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="JSON", help="Only source partitions with these members, as a JSON object."),
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also offsets of connectors that do not exist: leftovers of deleted ones.")
     ] = False,
@@ -169,33 +166,8 @@ def diff(
         raise typer.Exit(1)
 
 
-offsets_app.command(
-    "alter",
-    epilog=examples(
-        'eos offsets alter orders --partition \'{"filename": "/data/in.txt"}\' --offset \'{"position": 0}\'',
-        'eos offsets alter orders --where \'{"cluster": "eu"}\' --offset null',
-        "eos offsets alter orders --file wanted.json --plan 3f1c09ab77d2",
-    ),
-)(alter_)
-offsets_app.command(
-    "reset",
-    epilog=examples("eos offsets reset orders", "eos offsets reset orders --plan 3f1c09ab77d2 --reason CHG-4711"),
-)(reset_)
-offsets_app.command(
-    "restore",
-    epilog=examples(
-        "eos offsets restore orders before.jsonl",
-        "eos offsets restore --all before.jsonl --yes",
-        "eos offsets restore orders-v2 --from orders-v1",
-    ),
-)(restore_)
-offsets_app.command("prune", epilog=examples("eos offsets prune", "eos offsets prune orders-v1 --yes"))(prune_)
-offsets_app.command(
-    "migrate",
-    epilog=examples(
-        "eos offsets migrate orders --to own", "eos offsets migrate orders --to global --plan 3f1c09ab77d2"
-    ),
-)(migrate_)
+for _change in OFFSETS_CHANGES:
+    add_apply(offsets_app, _change)
 
 offsets_app.command(
     "drop-own",

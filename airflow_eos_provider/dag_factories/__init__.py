@@ -7,7 +7,13 @@ from airflow_eos_provider.dag_factories.close import close_dag, uninstall_dag
 from airflow_eos_provider.dag_factories.downgrade import downgrade_dag
 from airflow_eos_provider.dag_factories.fence import fence_dag
 from airflow_eos_provider.dag_factories.interval_abandon import interval_abandon_dag
-from airflow_eos_provider.dag_factories.offsets import offsets_dag
+from airflow_eos_provider.dag_factories.offsets import (
+    offsets_alter_dag,
+    offsets_migrate_dag,
+    offsets_prune_dag,
+    offsets_reset_dag,
+    offsets_restore_dag,
+)
 from airflow_eos_provider.dag_factories.rights import grant_dag, revoke_dag
 from airflow_eos_provider.dag_factories.topics import topics_dag
 from airflow_eos_provider.dag_factories.transactions import transaction_abort_dag
@@ -21,7 +27,11 @@ __all__ = [
     "grant_dag",
     "interval_abandon_dag",
     "interval_run_dag",
-    "offsets_dag",
+    "offsets_alter_dag",
+    "offsets_migrate_dag",
+    "offsets_prune_dag",
+    "offsets_reset_dag",
+    "offsets_restore_dag",
     "revoke_dag",
     "topics_dag",
     "transaction_abort_dag",

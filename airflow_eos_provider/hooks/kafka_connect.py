@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from airflow_eos_provider.connect.rest import ConnectRest
     from airflow_eos_provider.offsets.seen.look import OffsetsLook
-    from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
 
 logger = logging.getLogger(__name__)
 
@@ -144,36 +143,13 @@ class KafkaConnectHook(BaseHook):
         return self._rest_client(cluster, cluster.worker(worker).url)
 
     @contextmanager
-    def offsets(
-        self,
-        *,
-        config_topic: str = "",
-        offsets_topic: str = "",
-        report: Callable[[str], None] = lambda line: None,
-    ) -> Iterator[OffsetsChanger]:
-        """What plans and applies changes of source offsets, as ``eos offsets`` does; its clients end with the block.
-
-        :param config_topic: the workers' ``config.storage.topic``; empty: as their properties files say.
-        :param offsets_topic: the workers' ``offset.storage.topic``; likewise.
-        :param report: receives one line of progress at a time.
-        :raises ConfigurationError: as :meth:`get_cluster`; or no worker's properties file can be read here, and a topic
-            is not named.
-        """
-        from airflow_eos_provider.connect.session import ConnectSession
-        from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, read_worker_files
-        from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
-
-        cluster = self.get_cluster()
-        files = read_worker_files(cluster)
-        topics = (files.common(CONFIGS, config_topic), files.common(OFFSETS, offsets_topic))
-        with ConnectSession(cluster) as session:
-            yield OffsetsChanger(session, *topics, report=report)
-
-    @contextmanager
     def source_offsets(self, *, offsets_topic: str = "") -> Iterator[OffsetsLook]:
         """What reads source offsets and takes backups of them, as ``eos offsets list`` and ``backup`` do.
 
-        Its clients end with the block. Parameters and errors as in :meth:`offsets`.
+        Its clients end with the block.
+
+        :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their properties files say.
+        :raises ConfigurationError: as :meth:`get_cluster`.
         """
         from airflow_eos_provider.connect.session import ConnectSession
         from airflow_eos_provider.offsets.seen.look import OffsetsLook

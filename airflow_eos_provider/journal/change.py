@@ -61,6 +61,7 @@ class GroupChange:
     :param journal: acquired.
     :param record: as it is in the journal.
     :ivar taken_up: whether another process had begun it.
+    :ivar scope: before the name of each step, where a change has the same steps for several connectors.
     :ivar journal_is_gone: whether its last step has removed the journal, so that no end of it can be written.
     """
 
@@ -68,11 +69,17 @@ class GroupChange:
         self._journal = journal
         self.record = record
         self.taken_up = taken_up
+        self.scope = ""
         self.journal_is_gone = False
 
     def is_done(self, step: str) -> bool:
         """Whether a step is over, in this process or in one before."""
-        return step in self.record.done
+        return self.scope + step in self.record.done
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a step of this scope is over or under way."""
+        return any(step.startswith(self.scope) for step in (*self.record.done, self.record.under_way) if step)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -81,6 +88,7 @@ class GroupChange:
         :raises FencedError: another controller has taken over; the body was not begun.
         :raises UnreachableError: it cannot be announced; the body was not begun.
         """
+        name = self.scope + name
         self._write(replace(self.record, under_way=name))
         yield
         done = tuple(dict.fromkeys((*self.record.done, name)))  # a step may be taken once more

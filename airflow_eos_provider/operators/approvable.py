@@ -12,7 +12,6 @@ from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.data_text import LINE_CHARACTERS, code_span, counted, one_line
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan
 
 
@@ -40,12 +39,9 @@ def approvable(document: Mapping[str, Any]) -> Approvable:
     :param document: ``to_dict`` of a plan, of a roll or a change.
     :raises ConfigurationError: it is none, or its content does not have its hash.
     """
-    from airflow_eos_provider.offsets.verbs.plan import KIND, OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan
 
     kind = document.get("kind") if isinstance(document, Mapping) else None
-    if kind == KIND:
-        return of_offsets(OffsetsPlan.from_dict(document))
     if kind in CHANGES:
         return of_change(ChangePlan.from_dict(document))
     return of_roll(Plan.from_dict(document))
@@ -63,28 +59,6 @@ def of_roll(plan: Plan) -> Approvable:
         in_the_log="Each worker with its task downtime, the lines of each file, and what starts the workers are in "
         "this task's log (tab Logs).",
         whole=plan.markdown(),
-    )
-
-
-def of_offsets(plan: OffsetsPlan) -> Approvable:
-    """A change of a connector's source offsets."""
-    look, steps = plan.look, plan.steps()
-    shown, in_the_log = _shown(plan.lines()[1 + len(steps) :])
-    return Approvable(
-        hash=plan.hash,
-        short_hash=plan.short_hash,
-        question=f"{str(plan.verb).capitalize()} the source offsets of {one_line(look.connector)} in Kafka Connect "
-        f"group {one_line(look.group_id)}? (plan {plan.short_hash})",
-        summary=(
-            f"**{str(plan.verb).capitalize()} the source offsets of {code_span(look.connector)}** in group "
-            f"{code_span(look.group_id)}: {counted(len(plan.writes), 'record')}.",
-            "",
-            *(f"{number}. {one_line(step)}" for number, step in enumerate(steps, start=1)),
-            "",
-            *shown,
-        ),
-        in_the_log=in_the_log,
-        whole="\n".join(plan.lines()),
     )
 
 

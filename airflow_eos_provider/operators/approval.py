@@ -68,8 +68,8 @@ class PlanApprovalOperator(ApprovalOperator):
     fails instead, without a retry.
 
     :param plan: the plan as ``to_dict`` gives it: of a roll
-        (:class:`~airflow_eos_provider.rollout.plan.plan.Plan`), or of a change of source offsets
-        (:class:`~airflow_eos_provider.offsets.verbs.plan.OffsetsPlan`).
+        (:class:`~airflow_eos_provider.rollout.plan.plan.Plan`), or of a change
+        (:class:`~airflow_eos_provider.changes.change.Plan`).
     :param reason: reason for the change, shown below the plan, quoted as the text of the user who started the run.
     :param take_over: whether the run asks that a controller is fenced though its lease still runs; shown below the
         plan. A template gives the words ``True`` or ``False``.

@@ -20,23 +20,19 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Browser, Route, expect
 
+from airflow_eos_provider.changes.offsets.change import ALTER, AlterRequest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, read_worker_files
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
-from airflow_eos_provider.offsets.verbs.changes import Wanted
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests.browser.cluster_site import ClusterSite, card, cell, cluster_site, fact, rows, title
 from tests.browser.conftest import CANARY, HOSTILE, LONG, LONG_MS, Visit, Visitors, axe
+from tests.changed import changed
 from tests.chromium import need_chromium
 from tests.faults.local_runner import plan_files, write_slices
 from tests.page_server import page_server
@@ -149,15 +145,15 @@ def _write_intervals(lab: Lab, folder: Path) -> None:
 
 def _leave_offsets(lab: Lab) -> None:
     """Offsets of a connector that does not exist, with a password in the address that each was read from."""
-    wanted = tuple(
-        Wanted({"url": f"mongodb://ada:{CANARY}@db/planes", "shard": f"s{number}"}, {"position": number})
+    wanted = [
+        {
+            "partition": {"url": f"mongodb://ada:{CANARY}@db/planes", "shard": f"s{number}"},
+            "offset": {"position": number},
+        }
         for number in range(LEFTOVERS)
-    )
-    files = read_worker_files(lab.cluster())
-    with ConnectSession(lab.cluster()) as session:
-        offsets = OffsetsChanger(session, files.common(CONFIGS), files.common(OFFSETS))
-        journal = change_journal(session.kafka, offsets.group_id, actor=ACTOR, reason=REASON)
-        offsets.apply(offsets.plan(OffsetsRequest(Verb.ALTER, GONE, wanted=wanted, absent=True)), journal)
+    ]
+    request = AlterRequest(connector=GONE, offsets=json.dumps(wanted), absent=True)
+    changed(lab.cluster(), ALTER, request, actor=ACTOR, reason=REASON)
 
 
 def test_a_card_shows_what_status_prints(visit: Visit, site: ClusterSite) -> None:

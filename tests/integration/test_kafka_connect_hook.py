@@ -13,6 +13,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_eos_provider.changes.fencing.change import FENCING, FencingRequest
+from airflow_eos_provider.changes.offsets.change import ALTER, PRUNE, AlterRequest, PruneRequest
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.journal.change import change_journal, group_change
@@ -21,12 +22,11 @@ from airflow_eos_provider.journal.records import RolloutRecord, RolloutState, St
 from airflow_eos_provider.lab.airflow import free_ports
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.seen.backup import read
-from airflow_eos_provider.offsets.verbs.changes import Wanted
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.operators.approvable import approvable
 from airflow_eos_provider.operators.approval import approval_body
 from airflow_eos_provider.operators.connect_close import ConnectCloseOperator, ConnectClosePlanOperator
 from airflow_eos_provider.operators.connect_offsets import ConnectOffsetsBackupOperator
+from tests.changed import changed
 
 
 def connect_to(lab: Lab, monkeypatch: pytest.MonkeyPatch, **changes: object) -> KafkaConnectHook:
@@ -79,13 +79,12 @@ def test_offsets_are_changed_and_fencing_is_looked_at_with_the_topics_that_are_n
 ) -> None:
     hook, group = connect_to(disabled_lab, monkeypatch), disabled_lab.group_id
     topics = {"config_topic": f"{group}-configs", "offsets_topic": f"{group}-offsets"}
-    with hook.offsets(**topics) as offsets:
-        request = OffsetsRequest(Verb.ALTER, "hooked", wanted=(Wanted({"file": "a"}, {"n": 1}),), absent=True)
-        plan = offsets.plan(request)
-        journal = change_journal(offsets.session.kafka, offsets.group_id, actor="a test")
-        assert offsets.apply(plan, journal).written == 1
-        assert offsets.plan(request).nothing_to_do
-        assert offsets.deleted() == ["hooked"]
+    request = AlterRequest(connector="hooked", partition='{"file": "a"}', offset='{"n": 1}', absent=True, **topics)
+    (done,) = changed(hook.get_cluster(), ALTER, request).connectors
+    assert done.written == 1
+    with ALTER.session(hook.get_cluster()) as session:
+        assert ALTER.plan(session, request).nothing
+        assert PRUNE.plan(session, PruneRequest(**topics)).about == "hooked"
     with hook.source_offsets(offsets_topic=topics["offsets_topic"]) as source:
         left = [one.offset.record for one in source.now().leftovers()]
         assert [(record.key.connector, record.offset) for record in left] == [("hooked", {"n": 1})]
@@ -108,13 +107,13 @@ def test_without_workers_files_a_topic_that_is_not_named_is_asked_for(
     disabled_lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook = connect_to(disabled_lab, monkeypatch)
-    with pytest.raises(ConfigurationError, match=r"config\.storage\.topic cannot be determined"), hook.offsets():
-        pass
-    with (
-        FENCING.session(hook.get_cluster()) as session,
-        pytest.raises(ConfigurationError, match=r"config\.storage\.topic cannot be determined"),
-    ):
-        FENCING.plan(session, FencingRequest())
+    changes: dict[Any, Any] = {FENCING: FencingRequest(), PRUNE: PruneRequest()}
+    for change, request in changes.items():
+        with (
+            change.session(hook.get_cluster()) as session,
+            pytest.raises(ConfigurationError, match=r"config\.storage\.topic cannot be determined"),
+        ):
+            change.plan(session, request)
 
 
 def test_what_was_left_open_is_closed_as_the_approver_has_seen_it(

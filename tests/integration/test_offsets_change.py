@@ -66,16 +66,18 @@ def test_a_reset_is_shown_then_done_by_its_hash_and_the_connector_reads_from_the
     cluster: Cluster, eos: Any
 ) -> None:
     cluster.source("reset")
-    plan = json.loads(eos.run("offsets", "reset", "reset", "--json").stdout)
-    assert (len(plan["writes"]), plan["exactly_once"], plan["target_state"]) == (1, True, "STARTED")
-    shown = eos.run("offsets", "reset", "reset").stdout
-    assert "Nothing is changed yet" in shown
-    assert f"--plan {plan['hash'][:12]}" in shown
-    assert "not 00000000" in eos.run("offsets", "reset", "reset", "--plan", "0" * 12, expect=3).stderr
+    plan = json.loads(eos.run("offsets", "reset", "reset", "--json", expect=3).stdout)["plan"]
+    found = plan["content"]["offsets_of"]["reset"]
+    assert (len(found["writes"]), found["exactly_once"], found["target_state"]) == (1, True, "STARTED")
+    refused = eos.run("offsets", "reset", "reset", expect=3).stderr
+    assert "Nothing changed" in refused
+    assert f"--plan {plan['hash'][:12]}" in refused
+    moved = eos.run("offsets", "reset", "reset", "--plan", "0" * 12, expect=3).stderr
+    assert "000000000000 does not fit any more" in moved
     assert listed(eos, "reset") == [END]
 
-    report = json.loads(eos.run("offsets", "reset", "reset", "--plan", plan["hash"][:12], "--json").stdout)
-    assert report["written"] == 1
+    done = json.loads(eos.run("offsets", "reset", "reset", "--plan", plan["hash"][:12], "--json").stdout)
+    assert done["report"] == {"connectors": [{"connector": "reset", "written": 1, "failed": ""}]}
     cluster.until_read("reset", 2)
     assert cluster.state("reset") == "RUNNING"
     changes = json.loads(eos.run("changes", "list", "--json").stdout)
@@ -270,7 +272,7 @@ KILLED_AT = (
 
 def test_a_reset_that_is_killed_at_each_step_goes_on_and_writes_once(cluster: Cluster, eos: Any) -> None:
     cluster.source("killed")
-    plan_hash = json.loads(eos.run("offsets", "reset", "killed", "--json").stdout)["hash"]
+    plan_hash = json.loads(eos.run("offsets", "reset", "killed", "--json", expect=3).stdout)["plan"]["hash"]
     plan = eos.run("plan", "--to", "preparing", "--allow-downtime", "--json").stdout
     roll_hash = json.loads(plan)["hash"]
     for step, point in KILLED_AT:
@@ -344,7 +346,7 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
     zombie.begin_transaction()
     zombie.produce("first", b"of a zombie")
     assert zombie.flush(30) == 0
-    shown = eos.run("offsets", "prune").stdout
+    shown = eos.run("offsets", "prune", expect=3).stdout
     assert "prune first, which does not exist" in shown
     assert f"which ends the open transaction of {cluster.lab.group_id}-first-1" in shown
     assert "first: a task count record of 1 in the config topic; it stays" in shown
@@ -426,7 +428,7 @@ def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_wor
     plain.source("plain")
 
     def change(*verb: str) -> None:
-        assert "without a transaction" in eos.run("offsets", *verb).stdout
+        assert "without a transaction" in eos.run("offsets", *verb, expect=3).stdout
         eos.run("offsets", *verb, "--yes")
 
     change("reset", "plain")
@@ -435,9 +437,10 @@ def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_wor
     once_more = Counter({"one": 2, "two": 3, "three": 3})
     until(lambda: plain.read("plain") == once_more, "the lines from position 4 on", seconds=SECONDS)
     for verb in (("migrate", "plain", "--to", "own"), ("restore", "other", "--from", "plain", "--absent")):
-        assert "without a transaction" in eos.run("offsets", *verb).stdout
+        assert "without a transaction" in eos.run("offsets", *verb, expect=3).stdout
 
     plain.source("beside")
+    restore = ("offsets", "restore", "--all", str(tmp_path / "all.jsonl"))
     eos.run("offsets", "backup", "--to", "all.jsonl")
     plain.rest.stop("beside")
     until(lambda: plain.state("beside") == "STOPPED", "the stop", seconds=SECONDS)
@@ -446,13 +449,16 @@ def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_wor
         file.write("four\n")
     until(lambda: plain.read("plain")["four"] == 1, "the fourth line", seconds=SECONDS)
     until(lambda: plain.committed("plain") == {"position": 19}, "its offset", seconds=SECONDS)
-    shown = eos.run("offsets", "restore", "--all", "all.jsonl").stdout
+    shown = eos.run(*restore, expect=3).stdout
     assert "restore beside, in group" in shown
     assert "restore plain, in group" in shown
-    eos.run("offsets", "restore", "--all", "all.jsonl", "--yes")
+    killed(plain.lab, "plain: stop", "announced", *restore, "--yes")
     assert listed(eos, "beside") == [END]
+    assert plain.read("plain")["four"] == 1
+    done = json.loads(eos.run(*restore, "--yes", "--json").stdout)["report"]["connectors"]
+    assert [(one["connector"], one["written"]) for one in done] == [("beside", 0), ("plain", 1)]
     until(lambda: plain.read("plain")["four"] == 2, "the fourth line again", seconds=SECONDS)
-    assert "name a connector and a backup" in eos.run("offsets", "restore", "plain", expect=2).stderr
+    assert "a connector and a backup" in eos.run("offsets", "restore", "plain", expect=2).stderr
 
     # Where one worker runs exactly-once and the other does not, there is no guarantee to give.
     index = plain.lab.add_worker(mode=Mode.ENABLED)

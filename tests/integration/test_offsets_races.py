@@ -13,23 +13,22 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from airflow_eos_provider.changes.change import Plan
+from airflow_eos_provider.changes.offsets.change import MIGRATE, RESET, MigrateRequest, ResetRequest, Whose
 from airflow_eos_provider.connect.group import WorkerGroup, describe_group
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.errors import RefusedError
-from airflow_eos_provider.journal.journal import Journal, read_journal
+from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import ChangeRecord
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.offsets.verbs import apply as apply_module
-from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger, OffsetsReport
-from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
+from tests.changed import changed
 from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed, suspended
 from tests.system.modes import close_what_is_open
 from tests.waiting import until
@@ -64,22 +63,6 @@ def eos(cluster: Cluster, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) ->
 
 def last_change(cluster: Cluster) -> ChangeRecord:
     return list(read_journal(cluster.lab.cluster().kafka, cluster.lab.group_id).changes.values())[-1]
-
-
-def apply(lab: Lab, plan: dict[str, Any]) -> OffsetsReport:
-    """Carry a plan out as an operator of Airflow does, which has it as a document."""
-    with ConnectSession(lab.cluster()) as session:
-        changer = OffsetsChanger(session, f"{lab.group_id}-configs", f"{lab.group_id}-offsets")
-        journal = Journal(session.kafka, lab.group_id, lease_seconds=60.0, act_seconds=60.0)
-        return changer.apply(OffsetsPlan.from_dict(plan), journal)
-
-
-def carry_out(lab: Lab, verb: Verb, connector: str, **request: Any) -> OffsetsReport:
-    """Plan a change and carry it out in this process."""
-    with ConnectSession(lab.cluster()) as session:
-        changer = OffsetsChanger(session, f"{lab.group_id}-configs", f"{lab.group_id}-offsets")
-        journal = Journal(session.kafka, lab.group_id, lease_seconds=60.0, act_seconds=60.0)
-        return changer.apply(changer.plan(OffsetsRequest(verb, connector, **request)), journal)
 
 
 def add_fourth_line(cluster: Cluster, name: str, **times: int) -> None:
@@ -138,7 +121,7 @@ def test_while_a_worker_hangs_in_a_transaction_nothing_is_changed_and_it_is_shut
 
 def test_of_two_changes_at_once_one_is_refused_and_its_plan_does_not_fit_later(cluster: Cluster, eos: Any) -> None:
     cluster.source("twice")
-    plan = json.loads(eos.run("offsets", "reset", "twice", "--json").stdout)
+    plan = json.loads(eos.run("offsets", "reset", "twice", "--json", expect=3).stdout)["plan"]
     reset = ("offsets", "reset", "twice", "--plan", plan["hash"])
     partition = json.dumps({"filename": str(cluster.file("twice"))})
     alter = ("offsets", "alter", "twice", "--partition", partition, "--offset", '{"position": 4}', "--yes")
@@ -150,12 +133,14 @@ def test_of_two_changes_at_once_one_is_refused_and_its_plan_does_not_fit_later(c
         assert first.end() == 0, first.errors
     cluster.until_read("twice", 2)
     # The connector has the very offset of the plan again.
-    assert f"changed since, last by {holder}" in eos.run(*reset, expect=3).stderr
-    again = apply(cluster.lab, plan)
-    assert (again.change_id, again.written) == (holder, 0)
+    assert f"last changed by {holder}" in " ".join(eos.run(*reset, expect=3).stderr.split())
+    said = list[str]()
+    again = changed(cluster.lab.cluster(), RESET, Plan.from_dict(plan), report=said.append)
+    assert [one.written for one in again.connectors] == [0]
+    assert said == [f"Nothing to do: {holder} has carried this plan out."]
     assert cluster.removals("twice") == 1
 
-    plan_hash = json.loads(eos.run("offsets", "reset", "twice", "--json").stdout)["hash"]
+    plan_hash = json.loads(eos.run("offsets", "reset", "twice", "--json", expect=3).stdout)["plan"]["hash"]
     both = [eos.start("offsets", "reset", "twice", "--plan", plan_hash, "--json") for _ in range(2)]
     ended = [(process.communicate(timeout=120), process.returncode) for process in both]
     codes = {code for _, code in ended}
@@ -220,7 +205,7 @@ def test_a_connector_that_is_started_while_it_stops_is_left_alone_at_once(
 
     monkeypatch.setattr(apply_module, "describe_group", resume_first)
     with pytest.raises(RefusedError, match="revived was started or configured"):
-        carry_out(cluster.lab, Verb.RESET, "revived")
+        changed(cluster.lab.cluster(), RESET, ResetRequest(connector="revived"))
     add_fourth_line(cluster, "revived", **dict.fromkeys((*LINES, "four"), 1))
 
 
@@ -236,7 +221,8 @@ def test_a_migration_leaves_what_others_configure_at_that_moment(
         patch(rest, connector, changes)
 
     monkeypatch.setattr(ConnectRest, "patch_config", configure_first)
-    carry_out(cluster.lab, Verb.MIGRATE, name, own_topic=f"{name}-offsets")
+    migration = MigrateRequest(connector=name, to=Whose.OWN, topic=f"{name}-offsets")
+    changed(cluster.lab.cluster(), MIGRATE, migration)
     config = cluster.rest.connector_config(name)
     assert (config[OWN_TOPIC], config.get("batch.size")) == (f"{name}-offsets", "7")
     assert config["file"] == cluster.config(name)["file"]

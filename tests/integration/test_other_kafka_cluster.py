@@ -158,7 +158,7 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         assert "their entry under other_kafka in the cluster description" in refused
         assert "canary" not in refused
         both.describe()
-        planned = eos.run("offsets", "migrate", "moved", "--to", "own").stdout
+        planned = eos.run("offsets", "migrate", "moved", "--to", "own", expect=3).stdout
         assert f"create the topic {own}" in planned
         killed(here.lab, "write", "carried-out", "offsets", "migrate", "moved", "--to", "own", "--yes")
         eos.run("offsets", "migrate", "moved", "--to", "own", "--yes")

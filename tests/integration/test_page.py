@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from airflow_eos_provider.changes.offsets.change import ALTER, AlterRequest
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.offsets.verbs.changes import Wanted
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
+from tests.changed import changed
 
 #: Of waits that end much sooner, seconds.
 LONG = 90.0
@@ -105,12 +104,9 @@ def test_an_offset_is_shown_and_found_without_the_secret_in_it_and_its_change_is
     page: TestClient, disabled_lab: Lab
 ) -> None:
     place = {"url": "mongodb://ada:lovelace1815@db/orders"}
-    with KafkaConnectHook("prod").offsets() as offsets:
-        request = OffsetsRequest(
-            Verb.ALTER, "gone", wanted=(Wanted(place, {"n": 1, "token": "lovelace1815"}),), absent=True
-        )
-        journal = change_journal(offsets.session.kafka, offsets.group_id, actor="ada", reason="CHG-1")
-        offsets.apply(offsets.plan(request), journal)
+    offset = {"n": 1, "token": "lovelace1815"}
+    request = AlterRequest(connector="gone", partition=json.dumps(place), offset=json.dumps(offset), absent=True)
+    changed(KafkaConnectHook("prod").get_cluster(), ALTER, request, actor="ada", reason="CHG-1")
     found = until(page, "/api/clusters/prod/offsets?leftovers=true&search=orders", is_looked_at)
     (item,) = found["items"]
     assert (item["connector"], item["offset"]) == ("gone", {"n": 1, "token": "***"})

@@ -24,6 +24,7 @@ from airflow_eos_provider.changes.engine import carry_out
 from airflow_eos_provider.changes.fencing.change import FENCING, FencingRequest
 from airflow_eos_provider.changes.fencing.plan import FencePlan
 from airflow_eos_provider.changes.fencing.round import FencingReport
+from airflow_eos_provider.changes.offsets.change import MIGRATE, MigrateRequest, Whose
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.group import WorkerGroup, describe_group
 from airflow_eos_provider.connect.mode import Mode
@@ -33,13 +34,11 @@ from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.demo.connectors import mirror_config
 from airflow_eos_provider.demo.oracle import compare, drain, expected_from_topic
-from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
+from tests.changed import changed
 from tests.waiting import until
 
 MIGRATIONS = int(os.environ.get("EOS_SOAK_MIGRATIONS", "8"))
@@ -84,9 +83,6 @@ class Cluster:
     def session(self) -> ConnectSession:
         return ConnectSession(self.lab.cluster())
 
-    def journal(self, session: ConnectSession) -> Journal:
-        return Journal(session.kafka, self.lab.group_id, lease_seconds=60, act_seconds=60)
-
     def migrate(self, connector: str, to: str, events: Mapping[str, Callable[[], None]]) -> None:
         """Migrate a connector's offsets.
 
@@ -101,11 +97,8 @@ class Cluster:
             for text in [text for text in left if text in line]:
                 left.pop(text)()
 
-        with self.session() as session:
-            topics = (f"{self.lab.group_id}-{name}" for name in ("configs", "offsets"))
-            changer = OffsetsChanger(session, *topics, report=report)
-            plan = changer.plan(OffsetsRequest(Verb.MIGRATE, connector, own_topic=to))
-            changer.apply(plan, self.journal(session))
+        request = MigrateRequest(connector=connector, to=Whose.OWN if to else Whose.GLOBAL, topic=to)
+        changed(self.lab.cluster(), MIGRATE, request, report=report)
         config = read_cluster_state(self.kafka, f"{self.lab.group_id}-configs").connectors[connector].config
         assert (config.get(OWN_TOPIC) or "") == to
         assert not left

@@ -123,11 +123,11 @@ _SOON = """
 
 from datetime import timedelta
 
-for each in dag.tasks:
+for each in [task for found in list(globals().values()) if hasattr(found, "task_dict") for task in found.tasks]:
     each.retry_delay = timedelta(seconds=2)
 """
 
 
 def copy_with_early_retries(file: Path, folder: Path) -> None:
-    """Copy a DAG file whose ``dag`` tries a killed task again after two seconds, not after half a minute."""
+    """Copy a DAG file whose DAGs try a killed task again after two seconds, not after half a minute."""
     (folder / file.name).write_text(file.read_text(encoding="utf-8") + _SOON, encoding="utf-8")

@@ -61,10 +61,11 @@ from tests.waiting import API_PAUSE_SECONDS, until
 pytestmark = pytest.mark.timeout(1800)
 
 DAG_ID = "deferred_upgrade"
-AUDIT, SENSOR, OFFSETS, FENCE = "connect_audit", "drift_sensor", "connect_offsets", "connect_fence"
+AUDIT, SENSOR, FENCE = "connect_audit", "drift_sensor", "connect_fence"
+RESET, MIGRATE = "connect_offsets_reset", "connect_offsets_migrate"
 TOPICS = "connect_topics"
 UPGRADE, DOWNGRADE = "connect_exactly_once_upgrade", "connect_exactly_once_downgrade"
-DAG_IDS = (DAG_ID, AUDIT, SENSOR, OFFSETS, FENCE, TOPICS, UPGRADE, DOWNGRADE)
+DAG_IDS = (DAG_ID, AUDIT, SENSOR, RESET, MIGRATE, FENCE, TOPICS, UPGRADE, DOWNGRADE)
 DEADLINE_SECONDS = 300.0
 
 #: Between two looks whether a run is over that something is awaited of.
@@ -276,7 +277,7 @@ def airflow(
 ) -> Iterator[AirflowLab]:
     folder, dags = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags")
     for file in DAG_FILES:
-        (copy_with_early_retries if file.stem in (OFFSETS, FENCE) else shutil.copy)(file, dags)
+        (copy_with_early_retries if file.stem in ("connect_offsets", FENCE) else shutil.copy)(file, dags)
     connection = {"conn_type": "kafka_connect", "extra": {"cluster_file": str(secrets.file)}}
     airflow = AirflowLab.start(
         AirflowOptions(
@@ -490,32 +491,33 @@ def test_offsets_are_reset_from_the_form_and_a_killed_task_takes_its_change_up(
         wait_for("both lines", lambda: delivered() == [b"one", b"two"])
         wait_for("their offset", lambda: [one.offset for one in connect.offsets("lines")] == [{"position": 8}])
 
-    rest.unpause(OFFSETS)
-    run = rest.trigger(OFFSETS, {"action": "reset", "connector": "lines"})
-    (action,) = question(rest, OFFSETS, run)
+    rest.unpause(RESET)
+    run = rest.trigger(RESET, {"connector": "lines"})
+    (action,) = question(rest, RESET, run)
     assert "Reset the source offsets of lines" in action.subject
     assert "position" in action.body
     wait_for("the end of the process that asks", lambda: has_heard_of_the_end(airflow, run, "approve"))
 
-    lease = kill_in_its_change(lab, rest, OFFSETS, run, action)
-    succeeded(rest, OFFSETS, run)
-    result = rest.xcom(OFFSETS, run, "change")
-    assert (result["change_id"], result["taken_up"], result["written"]) == (lease.rollout_id, True, 1)
+    lease = kill_in_its_change(lab, rest, RESET, run, action)
+    succeeded(rest, RESET, run)
+    assert [one["written"] for one in rest.xcom(RESET, run, "apply")["connectors"]] == [1]
     twice = [b"one", b"one", b"two", b"two"]
     wait_for("each line twice", lambda: delivered() == twice)
 
     # Clear carries an approved plan out once.
-    clear(rest, OFFSETS, run, "change")
-    succeeded(rest, OFFSETS, run)
-    result = rest.xcom(OFFSETS, run, "change")
-    assert (result["change_id"], result["taken_up"], result["written"]) == (lease.rollout_id, True, 0)
+    clear(rest, RESET, run, "apply")
+    succeeded(rest, RESET, run)
+    assert [one["written"] for one in rest.xcom(RESET, run, "apply")["connectors"]] == [0]
+    changes = read_journal(lab.cluster().kafka, lab.group_id).changes
+    assert [one.change_id for one in changes.values() if one.about == "lines"] == [lease.rollout_id]
     assert delivered() == twice
 
-    run = rest.trigger(OFFSETS, {"action": "migrate", "connector": "lines", "to": "own"})
-    (action,) = question(rest, OFFSETS, run)
+    rest.unpause(MIGRATE)
+    run = rest.trigger(MIGRATE, {"connector": "lines", "to": "own"})
+    (action,) = question(rest, MIGRATE, run)
     assert "Migrate the source offsets of lines" in action.subject
-    rest.answer(OFFSETS, run, action, "Approve")
-    succeeded(rest, OFFSETS, run)
+    rest.answer(MIGRATE, run, action, "Approve")
+    succeeded(rest, MIGRATE, run)
     with (lab.data_dir / "lines.txt").open("a", encoding="utf-8") as file:
         file.write("three\n")
     wait_for("the third line alone", lambda: delivered() == sorted([*twice, b"three"]))

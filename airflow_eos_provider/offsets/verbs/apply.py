@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.properties import trimmed
+from airflow_eos_provider.connect.rest_calls import TaskStatus
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.task_failures import name_failure
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
@@ -36,15 +37,14 @@ from airflow_eos_provider.errors import (
     RefusedError,
     RestRefusedError,
 )
-from airflow_eos_provider.journal.change import GroupChange, group_change
-from airflow_eos_provider.journal.journal import Journal, read_journal
-from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
+from airflow_eos_provider.journal.change import GroupChange
+from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.journal.records import ChangeRecord
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionListing, TransactionsClient
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.offsets.mode import runs_exactly_once
-from airflow_eos_provider.offsets.seen.group import Progress
 from airflow_eos_provider.offsets.seen.leftovers import Leftovers, find_leftovers
 from airflow_eos_provider.offsets.stores import (
     OffsetStores,
@@ -55,7 +55,7 @@ from airflow_eos_provider.offsets.stores import (
     unknown_connector,
 )
 from airflow_eos_provider.offsets.verbs.changes import Write
-from airflow_eos_provider.offsets.verbs.plan import KIND, ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
+from airflow_eos_provider.offsets.verbs.plan import OFFSETS_OF, ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
 from airflow_eos_provider.offsets.verbs.reader import OffsetsReader
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.offsets.verbs.write import write_in_transaction, write_plainly
@@ -79,19 +79,15 @@ _TIMED_OUT = "Request timed out"
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsReport:
-    """What a change did.
+class ConnectorReport:
+    """What a change did for one connector.
 
-    :param change_id: its id in the journal; empty if nothing was to be done.
     :param written: records that this process wrote.
-    :param taken_up: whether another process had begun it.
     :param failed: why the connector does not run, although the change is done; empty if it runs.
     """
 
-    plan: OffsetsPlan
-    change_id: str
+    connector: str
     written: int
-    taken_up: bool = False
     failed: str = ""
 
     @property
@@ -99,25 +95,12 @@ class OffsetsReport:
         """The error for a connector that does not run, although the change is done; None if it runs."""
         if not self.failed:
             return None
-        connector = self.plan.look.connector
         return EosError(
-            f"The offsets of {connector} are changed ({self.change_id}), but it does not run: {self.failed}.",
+            f"The offsets of {self.connector} are changed, but it does not run: {self.failed}.",
             expected="every task RUNNING",
-            remedy=f"Fix the cause that the task reports. If it is the offset, see 'eos offsets list {connector}', "
-            "then use 'eos offsets alter' or 'restore', which start the connector again.",
+            remedy=f"Fix the cause that the task reports. If it is the offset, see 'eos offsets list {self.connector}'"
+            ", then use 'eos offsets alter' or 'restore', which start the connector again.",
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {
-            "change_id": self.change_id,
-            "verb": str(self.plan.verb),
-            "connector": self.plan.look.connector,
-            "plan": self.plan.hash,
-            "written": self.written,
-            "taken_up": self.taken_up,
-            "failed": self.failed,
-        }
 
 
 class OffsetsChanger:
@@ -127,7 +110,6 @@ class OffsetsChanger:
     :param config_topic: the workers' ``config.storage.topic``.
     :param offsets_topic: the workers' ``offset.storage.topic``.
     :param report: receives one line of progress at a time.
-    :param progress: called with a topic's name, offsets passed and offsets in all, while it is read.
     :param settle_seconds: how long a stop, or the way back, may take.
     :ivar session: as given.
     """
@@ -139,14 +121,12 @@ class OffsetsChanger:
         offsets_topic: str,
         *,
         report: Callable[[str], None] = lambda line: None,
-        progress: Progress | None = None,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self.session = session
         self._config_topic = config_topic
         self._offsets_topic = offsets_topic
         self._report = report
-        self._progress = progress
         self._settle_seconds = settle_seconds
         self.group_id = session.cluster.group_id
 
@@ -158,16 +138,6 @@ class OffsetsChanger:
         return self.session.kafka.cluster_id()
 
     def plan(self, request: OffsetsRequest) -> OffsetsPlan:
-        """What a change would write; of one that was begun and not finished, the plan with which it goes on.
-
-        :raises RefusedError: the workers' modes are mixed or unknown, or the offsets are in another Kafka cluster that
-            is not known.
-        :raises ConfigurationError: the change cannot be made, or a topic is not there.
-        :raises UnreachableError: no worker or no broker answers.
-        """
-        return self.unfinished(request) or self._plan_anew(request)
-
-    def _plan_anew(self, request: OffsetsRequest) -> OffsetsPlan:
         """What a change would write.
 
         :raises RefusedError: the workers' modes are mixed or unknown, the offsets are in another Kafka cluster, or the
@@ -292,7 +262,7 @@ class OffsetsChanger:
         partitions = self._own_topic("").partitions
         if partitions is None or partitions == BROKERS_DEFAULT:
             partitions = Role.OWN.default_partitions
-        return OffsetsReader(stores, state, self._progress, partitions)
+        return OffsetsReader(stores, state, partitions)
 
     def deleted(self, leftovers: Mapping[str, Leftovers] | None = None) -> list[str]:
         """The connectors that do not exist any more and have left what a prune removes.
@@ -312,28 +282,6 @@ class OffsetsChanger:
         with self.session.kafka.transactions() as client:
             return find_leftovers(self.group_id, state, global_topic, client)
 
-    def unfinished(self, request: OffsetsRequest) -> OffsetsPlan | None:
-        """The plan of this very command's change that was begun and not finished; None if there is none.
-
-        :raises ConfigurationError: another version of this package has made it.
-        """
-        found = read_journal(self.session.kafka, self.group_id).open_change
-        if found is None or (found.plan.get("kind"), found.plan.get("request")) != (KIND, request.to_dict()):
-            return None
-        return OffsetsPlan.from_dict(found.plan)
-
-    def begun(self, verb: Verb) -> list[str]:
-        """The connector whose change of this kind was begun and not finished, if there is one."""
-        found = read_journal(self.session.kafka, self.group_id).open_change
-        return [found.about] if found is not None and found.kind == _kind(verb) else []
-
-    def require_no_open_change(self) -> None:
-        """Go on only if no change of the group is unfinished.
-
-        :raises RefusedError: one is.
-        """
-        read_journal(self.session.kafka, self.group_id).require_no_open_change()
-
     def existing(self) -> set[str]:
         """The connectors of the group."""
         return set(self._config().connectors)
@@ -347,44 +295,28 @@ class OffsetsChanger:
 
     # acting
 
-    def apply(
-        self,
-        plan: OffsetsPlan,
-        journal: Journal,
-        *,
-        take_over: bool = False,
-    ) -> OffsetsReport:
-        """Carry a plan out, or take up the unfinished change of this very plan.
+    def carry_out(self, plan: OffsetsPlan, change: GroupChange) -> ConnectorReport:
+        """Carry a plan out, or go on with it where an earlier process has left it.
 
-        :param journal: not acquired yet.
         :raises PlanMovedError: the connector or its offsets are not as planned. The connector is as it was before, or
             as another person has left it.
         :raises RefusedError: the connector was started or configured meanwhile. Its tasks go on with the offsets that
             they have; the same command stops it again and goes on.
-        :raises LeaseHeldError: another controller is at work.
         :raises FencedError: another controller has taken over.
         :raises EosError: it could not be finished. The connector may be stopped; the same command takes it up.
         """
-        if plan.nothing_to_do:
-            return OffsetsReport(plan, "", 0)
-        done = self._done_already(plan)
-        if done is not None:
-            self._report(f"Nothing to do: {done.change_id} has carried this plan out.")
-            return OffsetsReport(plan, done.change_id, 0, taken_up=True)
-        look = plan.look
-        with group_change(journal, _kind(plan.verb), look.connector, plan.to_dict(), take_over=take_over) as change:
-            if change.taken_up:
-                self._report(f"Taking up {change.record}.")
-            else:
-                plan.require_unmoved(self._plan_anew(plan.request))
-            written, stopped = 0, None
-            if not change.is_done("write") or self._may_have_gone_on(change, plan):
-                written, stopped = self._stop_and_write(change, plan)
-            if plan.own_topic is not None and not change.is_done("configure"):
-                with change.step("configure"):
-                    self._configure(change, plan, stopped)
-            failed = self._bring_back(change, plan)
-        return OffsetsReport(plan, change.record.change_id, written, change.taken_up, failed)
+        written, stopped = 0, None
+        if not change.is_done("write") or self._may_have_gone_on(change, plan):
+            written, stopped = self._stop_and_write(change, plan)
+        if plan.own_topic is not None and not change.is_done("configure"):
+            with change.step("configure"):
+                self._configure(change, plan, stopped)
+        return ConnectorReport(plan.look.connector, written, self._bring_back(change, plan))
+
+    def done_before(self, plan: OffsetsPlan) -> ConnectorReport:
+        """The report of a plan that another process has carried out."""
+        connector = plan.look.connector
+        return ConnectorReport(connector, 0, "" if plan.is_at_rest else _failure(self._tasks(connector)))
 
     def _create(self, planned: PlannedTopic, store: Store) -> None:
         """Create an own topic as a worker does; with fewer copies where there are fewer brokers."""
@@ -399,17 +331,11 @@ class OffsetsChanger:
     def _own_topic(self, name: str) -> WantedTopic:
         return read_worker_files(self.session.cluster).wanted(Role.OWN, name)
 
-    def _done_already(self, plan: OffsetsPlan) -> ChangeRecord | None:
-        """The change that has carried this plan out; its caller may have been killed.
-
-        A plan names the change before it, so one that was made later has another hash.
-        """
-        closed = self._closed(plan.look.connector)
-        done = [c for c in closed if c.state is RolloutState.DONE and c.plan.get("hash") == plan.hash]
-        return done[-1] if done else None
-
     def _closed(self, connector: str) -> list[ChangeRecord]:
-        return read_journal(self.session.kafka, self.group_id).closed_changes(KIND, connector)
+        """The changes of a connector's offsets that are over, in the order of the log."""
+        found = read_journal(self.session.kafka, self.group_id).changes.values()
+        own = [change for change in found if connector in change.plan.get("content", {}).get(OFFSETS_OF, ())]
+        return [change for change in own if not change.state.is_open]
 
     def _may_have_gone_on(self, change: GroupChange, plan: OffsetsPlan) -> bool:
         """Whether a migration that is taken up has to move the offsets once more.
@@ -746,10 +672,9 @@ class OffsetsChanger:
         running_since: float | None = None
         while True:
             now = time.monotonic()
-            status = self.session.ask(lambda rest: rest.statuses()).get(connector)
-            tasks = status.tasks if status else ()
-            if failed := next((task for task in tasks if task.state == "FAILED"), None):
-                return f"task {failed.number} has failed: {name_failure(failed.trace)}"
+            tasks = self._tasks(connector)
+            if failure := _failure(tasks):
+                return failure
             if tasks and all(task.state == "RUNNING" for task in tasks):
                 running_since = running_since or now
                 if now - running_since >= WATCH_SECONDS:
@@ -763,6 +688,10 @@ class OffsetsChanger:
                 return f"{states} after {_TASKS_SECONDS:.0f} s"
             change.renew()
             time.sleep(_PAUSE_SECONDS)
+
+    def _tasks(self, connector: str) -> tuple[TaskStatus, ...]:
+        status = self.session.ask(lambda rest: rest.statuses()).get(connector)
+        return status.tasks if status else ()
 
     def _settled(self, plan: OffsetsPlan) -> TargetState | None:
         """The connector's state, once it has that in which it is left."""
@@ -817,8 +746,10 @@ def _known_ids(client: TransactionsClient, prefix: str) -> list[TransactionListi
     return [one for one in client.list(prefix) if task_number(one.transactional_id, prefix) is not None]
 
 
-def _kind(verb: str) -> str:
-    return f"offsets {verb}"
+def _failure(tasks: Iterable[TaskStatus]) -> str:
+    """Which task has failed, and why; empty if none has."""
+    failed = next((task for task in tasks if task.state == "FAILED"), None)
+    return f"task {failed.number} has failed: {name_failure(failed.trace)}" if failed else ""
 
 
 def _touched(connector: str) -> RefusedError:

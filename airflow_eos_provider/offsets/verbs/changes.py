@@ -437,16 +437,12 @@ def wanted_of(document: Any, name: str) -> list[Wanted]:
     return [_wanted(entry, name) for entry in entries]
 
 
-def parse_offsets(text: str) -> tuple[list[Wanted], bool]:
-    """The offsets of a form, and whether the one is for each source partition.
+def parse_offsets(text: str) -> list[Wanted]:
+    """The offsets of a command line or a form, see :func:`wanted_of`.
 
-    :param text: JSON as :func:`wanted_of` takes it; or ``{"offset": {…} or null}``.
-    :raises ConfigurationError: it is something else.
+    :raises ConfigurationError: it is no JSON, or has another form.
     """
-    document = user_json.parse(text, "offsets", _OFFSETS)
-    if isinstance(document, dict) and document.keys() == {"offset"}:
-        return [Wanted(None, _object(document["offset"], "offset in offsets", _OFFSET))], True
-    return wanted_of(document, "offsets"), False
+    return wanted_of(user_json.parse(text, "offsets", _OFFSETS), "offsets")
 
 
 def parse_offset(offset: str) -> dict[str, Any] | None:

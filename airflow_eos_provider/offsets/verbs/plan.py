@@ -1,4 +1,4 @@
-"""A planned change of one connector's source offsets: what it writes, its basis, and a hash of both."""
+"""A planned change of one connector's source offsets: what it writes, and its basis."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import PlanMovedError, RefusedError
 from airflow_eos_provider.offsets.stores import is_elsewhere, topic_of
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
-from airflow_eos_provider.plan_hash import HashedPlan, hash_of
+from airflow_eos_provider.plan_hash import hash_of
 
-KIND, SCHEMA = "source-offsets", 1
+#: The member of a plan's content that has a planned change for each connector.
+OFFSETS_OF = "offsets_of"
 
 
 class TargetState(StrEnum):
@@ -76,7 +77,7 @@ class PlannedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsPlan(HashedPlan):
+class OffsetsPlan:
     """A change of one connector's source offsets.
 
     :param request: what is asked for.
@@ -85,8 +86,8 @@ class OffsetsPlan(HashedPlan):
     :param own_topic: the connector's own offsets topic afterwards, empty for none; None if that does not change.
     :param last_change: the id of the connector's change that was closed last, empty if there is none. The offsets of a
         running connector do not count, so without it the same plan could be carried out twice.
-    :param ended: of a prune: the transactional ids whose open transactions the fencing ends. No part of the hash: the
-        brokers end them too, after their timeout.
+    :param ended: of a prune: the transactional ids whose open transactions the fencing ends. No part of the content:
+        the brokers end them too, after their timeout.
     """
 
     request: OffsetsRequest
@@ -112,6 +113,10 @@ class OffsetsPlan(HashedPlan):
         made = cls(request, look, planned, tuple(writes), own_topic, last_change, ended)
         # What has the right value now may have another one once a running connector is stopped.
         return made if made._moves else replace(made, writes=tuple(write for write in writes if write.changes))
+
+    @property
+    def connector(self) -> str:
+        return self.look.connector
 
     @property
     def is_at_rest(self) -> bool:
@@ -141,17 +146,6 @@ class OffsetsPlan(HashedPlan):
 
         return next((topic for topic in self.topics if topic.id is None and is_needed(topic.name)), None)
 
-    @property
-    def hash(self) -> str:
-        """SHA-256 over what was planned and from what.
-
-        The offsets of a connector that is not stopped move while one reads the plan. So the values that are replaced
-        count only where it is stopped, and so do values that are carried from one place to another: the ones that are
-        written are those of the moment when it is. Which keys are written, and which are removed, counts always.
-        """
-        hashed = replace(self, writes=tuple(map(self._hashed, self.writes)))
-        return hash_of(hashed._content())
-
     def _hashed(self, write: Write) -> Write:
         before = write.before if self.is_at_rest else None
         after = b"" if self.request.carries and self._moves and write.after is not None else write.after
@@ -162,14 +156,14 @@ class OffsetsPlan(HashedPlan):
 
         :raises PlanMovedError: another one would.
         """
-        if self.hash != now.hash:
+        if self.content() != now.content():
             raise PlanMovedError(
-                f"The plan {self.short_hash} does not fit any more: {self._moved(now)}.",
-                remedy=f"Look at the plan again ('eos offsets {self.verb}' without --plan)."
-                + ("" if self.look.target_state is TargetState.STOPPED else " A stopped connector's does not move."),
+                f"The plan for {self.connector} does not fit any more: {self.moved(now)}.",
+                remedy="Review the new plan and apply it.",
             )
 
-    def _moved(self, now: OffsetsPlan) -> str:
+    def moved(self, now: OffsetsPlan) -> str:
+        """What has changed since, in words."""
         if self.last_change != now.last_change:
             return f"the change {now.last_change} was made since"
         for name in ("target_state", "config_digest", "exactly_once", "group_id", "kafka_cluster_id"):
@@ -179,7 +173,7 @@ class OffsetsPlan(HashedPlan):
                 return f"the {what} was {before} and is {after}" if name != "config_digest" else "its configuration"
         if self.topics != now.topics:
             return "an offsets topic was created again, or its partitions were raised"
-        return "the offsets have changed since"
+        return "the offsets have changed since, which they do unless the connector is stopped"
 
     def require_existence(self, *, exists: bool) -> None:
         """Go on only if the connector still exists, or still does not.
@@ -230,59 +224,47 @@ class OffsetsPlan(HashedPlan):
         if foreign:
             keys = ", ".join(sorted({write.key.decode(errors="backslashreplace") for write in foreign})[:3])
             raise PlanMovedError(
-                f"The plan {self.short_hash} does not fit any more: {len(foreign)} more offsets would be written, "
-                f"e.g. {keys}.",
+                f"The plan for {self.look.connector} does not fit any more: {len(foreign)} more offsets would be "
+                f"written, e.g. {keys}.",
                 remedy="These were not written. Stop the connector, and make the plan again.",
             )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON; what the journal has of it. Scripts rely on the names."""
-        return {**self._content(), **({"ended": list(self.ended)} if self.ended else {}), "hash": self.hash}
+    def content(self) -> dict[str, Any]:
+        """What counts for the hash of the plan, and what carrying it out needs, as JSON.
 
-    def _content(self) -> dict[str, Any]:
+        The offsets of a connector that is not stopped move while one reads the plan. So the values that are replaced
+        count only where it is stopped, and so do values that are carried from one place to another: the ones that are
+        written are those of the moment when it is. Which keys are written, and which are removed, counts always.
+        """
         return {
-            "kind": KIND,
-            "schema": SCHEMA,
-            "request": self.request.to_dict(),
+            "request": asdict(self.request),
             **asdict(self.look),
             "topics": [asdict(topic) for topic in self.topics],
-            "writes": [_write_document(write) for write in self.writes],
+            "writes": [_write_document(self._hashed(write)) for write in self.writes],
             "own_topic": self.own_topic,
-            # A plan without it has the hash that it had before there was such a field.
-            **({"last_change": self.last_change} if self.last_change else {}),
+            "last_change": self.last_change,
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> OffsetsPlan:
-        """Read a plan back.
-
-        :raises ConfigurationError: it has another form, another schema, or content that does not have its hash.
-        """
-        try:
-            if (document["kind"], document["schema"]) != (KIND, SCHEMA):
-                raise ValueError(f"kind {document['kind']}, schema {document['schema']}")
-            look = {name: document[name] for name in ConnectorLook.__dataclass_fields__}
-            plan = cls(
-                OffsetsRequest.from_dict(document["request"]),
-                ConnectorLook(**{**look, "target_state": TargetState(document["target_state"])}),
-                tuple(PlannedTopic(**topic) for topic in document["topics"]),
-                tuple(_write(write) for write in document["writes"]),
-                document["own_topic"],
-                document.get("last_change", ""),
-                tuple(document.get("ended", ())),
-            )
-            if plan.hash != document["hash"]:
-                raise ValueError("its content does not have its hash")
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConfigurationError(f"That is no plan of this version ({type(error).__name__}: {error}).") from error
-        return plan
+    def of_content(cls, document: Mapping[str, Any]) -> OffsetsPlan:
+        """Read :meth:`content` back."""
+        look = {name: document[name] for name in ConnectorLook.__dataclass_fields__}
+        return cls(
+            OffsetsRequest.from_dict(document["request"]),
+            ConnectorLook(**{**look, "target_state": TargetState(document["target_state"])}),
+            tuple(PlannedTopic(**topic) for topic in document["topics"]),
+            tuple(_write(write) for write in document["writes"]),
+            document["own_topic"],
+            document["last_change"],
+        )
 
     def lines(self) -> list[str]:
         """The plan for a person: what happens to the connector, then each offset."""
         look = self.look
         absent = ", which does not exist" if look.target_state is TargetState.ABSENT else ""
         size = counted(len(self.writes), "record")
-        found = [f"{self.verb} {look.connector}{absent}, in group {look.group_id}: {size}"]
+        last = f", last changed by {self.last_change}" if self.last_change else ""
+        found = [f"{self.verb} {look.connector}{absent}, in group {look.group_id}: {size}{last}"]
         if self.nothing_to_do:
             return found
         found += [f"  {step}" for step in self.steps()]
@@ -338,11 +320,9 @@ def _write_document(write: Write) -> dict[str, Any]:
 
 
 def _write(document: Mapping[str, Any]) -> Write:
-    key = _bytes(document["key"])
-    if key is None:
-        raise ValueError("a record without a key")
-    before, after = _bytes(document["before"]), _bytes(document["after"])
-    return Write(str(document["topic"]), int(document["kafka_partition"]), key, before, after)
+    key, before, after = (_bytes(document[name]) for name in ("key", "before", "after"))
+    assert key is not None
+    return Write(document["topic"], document["kafka_partition"], key, before, after)
 
 
 def _text(content: bytes | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from airflow_eos_provider.connect.topics.config_topic import ClusterState
@@ -10,7 +10,6 @@ from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC, Role
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.read.ends import UnknownTopicError
 from airflow_eos_provider.kafka.read.writers import TopicWriters
-from airflow_eos_provider.offsets.seen.group import Progress
 from airflow_eos_provider.offsets.stores import OffsetStores, Store
 from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
 from airflow_eos_provider.offsets.verbs.changes import Places
@@ -21,7 +20,6 @@ class OffsetsReader:
 
     :param stores: where its connectors have their offsets.
     :param state: its config topic.
-    :param progress: called with a store's name, offsets passed and offsets in all.
     :param new_partitions: how many a topic has that is not there yet.
     :ivar topics: by the names of their stores those that were read, in their order.
     """
@@ -30,12 +28,10 @@ class OffsetsReader:
         self,
         stores: OffsetStores,
         state: ClusterState,
-        progress: Progress | None = None,
         new_partitions: int = Role.OWN.default_partitions,
     ) -> None:
         self._stores = stores
         self._state = state
-        self._progress = progress
         self._new_partitions = new_partitions
         self.topics: dict[str, OffsetsTopic] = {}
 
@@ -81,8 +77,7 @@ class OffsetsReader:
         name = store.name
         if name not in self.topics:
             try:
-                progress = self._progress_of(name)
-                self.topics[name] = read_offsets_topic(store.kafka, store.topic, name=name, progress=progress)
+                self.topics[name] = read_offsets_topic(store.kafka, store.topic, name=name)
             except UnknownTopicError as error:
                 if not may_be_missing:
                     raise ConfigurationError(
@@ -91,7 +86,3 @@ class OffsetsReader:
                 ends = dict.fromkeys(range(self._new_partitions), 0)
                 self.topics[name] = OffsetsTopic(name, None, ends, {}, {}, TopicWriters(None, {}, ends, {}))
         return self.topics[name]
-
-    def _progress_of(self, name: str) -> Callable[[int, int], None] | None:
-        progress = self._progress
-        return progress and (lambda passed, total: progress(name, passed, total))

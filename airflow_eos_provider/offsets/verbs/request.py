@@ -70,16 +70,8 @@ class OffsetsRequest:
             problem = "no connector is named"
         elif self.verb is Verb.COPY and self.source in ("", "" if self.file else self.connector):
             problem = "the offsets must be copied from another connector"
-        elif self.verb is Verb.RESTORE and not self.file:
-            problem = "no backup is named"
         elif self.verb is Verb.ALTER and not self.wanted:
             problem = "no new offset is named"
-        elif self.verb is Verb.ALTER and self.where and not self.each:
-            problem = "a filter is for one offset, not for a list of them"
-        elif self.each and (self.verb is not Verb.ALTER or [one.partition for one in self.wanted] != [None]):
-            problem = "one offset for each source partition is for an alteration, without a partition"
-        elif self.verb is Verb.MIGRATE and self.own_topic is None:
-            problem = "the topic to migrate to is missing"
         if problem:
             raise ConfigurationError(f"This is no request to {self.verb} offsets: {problem}.")
         if self.own_topic:
@@ -155,27 +147,8 @@ class OffsetsRequest:
         """The offsets of an alteration."""
         return changes.one_for_each(places, self.where, self.wanted[0].offset) if self.each else self.wanted
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {
-            "verb": str(self.verb),
-            "connector": self.connector,
-            "where": dict(self.where),
-            "wanted": [{"partition": one.partition, "offset": one.offset} for one in self.wanted],
-            "file": self.file,
-            "from_elsewhere": self.from_elsewhere,
-            "source": self.source,
-            "own_topic": self.own_topic,
-            # A plan without them has the hash that it had before there were such fields.
-            **{name: True for name in ("each", "unlike", "absent") if getattr(self, name)},
-        }
-
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> OffsetsRequest:
-        """Read it back.
-
-        :raises KeyError: or TypeError, ValueError: it has another form.
-        :raises ConfigurationError: as the constructor.
-        """
+        """Read it back from JSON."""
         wanted = tuple(Wanted(one["partition"], one["offset"]) for one in document["wanted"])
         return cls(**{**document, "verb": Verb(document["verb"]), "wanted": wanted})

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, replace
 from importlib import import_module
 from inspect import getmembers, isclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -130,7 +131,13 @@ def sample(change: Change[Any]) -> dict[str, Any]:
     """What the first example asks for, by the fields of the request."""
     command = command_of(change)
     given = command.make_context("eos", first_example(change)).params
-    return {name: given[name] for name in options(change.request) if given[name] not in (None, ())}
+    return asked(change, given)
+
+
+def asked(change: Change[Any], given: dict[str, Any]) -> dict[str, Any]:
+    """What a command was given, by the fields of the request."""
+    found = {name: given[name] for name in options(change.request) if given[name] not in (None, ())}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in found.items()}
 
 
 def run(change: Change[Any], *more: str) -> Any:
@@ -170,10 +177,18 @@ def test_without_a_terminal_nothing_is_changed_and_the_command_that_does_it_is_n
     assert f"--plan {stage.plan.short_hash}" in str(done.exception)
     assert "do this" in done.stdout
     assert stage.applied == []
-    said = shlex.split(str(done.exception).rpartition(":  ")[2])
-    assert command_of(change).make_context("eos", said[1 + len(change.name.split()) :]).params.items() >= (
-        sample(change).items()
-    )
+    skipped = 1 + len(change.name.split())
+    for words in (shlex.split(example, comments=True)[skipped:] for example in change.examples):
+        if not {"--plan", "--yes"} & set(words):
+            refused = CliRunner().invoke(app, [*change.name.split(), *words])
+            said = shlex.split(str(refused.exception).rpartition(":  ")[2])[skipped:]
+            given, again = (command_of(change).make_context("eos", each[:]).params for each in (words, said))
+            assert asked(change, again) == asked(change, given)
+
+
+def test_of_a_long_plan_it_says_how_many_lines_are_not_shown(change: Change[Any], stage: Stage) -> None:
+    stage.plan = replace(stage.plan, lines=tuple(f"line {number}" for number in range(MOST_LINES + 10)))
+    assert "line 299\n… and 10 more lines; --json has all." in run(change).stdout
 
 
 def test_yes_applies_what_it_shows_and_a_hash_only_that_plan(change: Change[Any], stage: Stage) -> None:

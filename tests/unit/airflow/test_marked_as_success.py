@@ -25,31 +25,30 @@ from airflow_eos_provider.dag_factories import (
     fence_dag,
     grant_dag,
     interval_abandon_dag,
-    offsets_dag,
+    offsets_alter_dag,
+    offsets_migrate_dag,
+    offsets_prune_dag,
+    offsets_reset_dag,
+    offsets_restore_dag,
     revoke_dag,
     topics_dag,
     transaction_abort_dag,
     uninstall_dag,
     upgrade_dag,
 )
-from airflow_eos_provider.offsets.verbs.changes import Write
-from airflow_eos_provider.offsets.verbs.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.operators.approved import NOBODY_ASKED, require_approved
 
 FENCE = Plan("fencing apply", "g", "c", "Fence it?", ("fence id 0",), {"fence": [0]}, {})
-OFFSETS = OffsetsPlan(
-    OffsetsRequest(Verb.RESET, "c"),
-    ConnectorLook.of("g", "cluster", "c", TargetState.STARTED, {}, exactly_once=True),
-    (PlannedTopic("offsets", "id", 25),),
-    (Write("offsets", 0, b'["c",{"n":1}]', b"1", None),),
-)
 
 DAGS: dict[str, Callable[[], DAG]] = {
     "upgrade": lambda: upgrade_dag(dag_id="unapproved_upgrade"),
     "downgrade": lambda: downgrade_dag(dag_id="unapproved_downgrade", steps=("preparing", "disabled")),
     "fence": lambda: fence_dag(dag_id="unapproved_fence"),
-    "offsets": lambda: offsets_dag(dag_id="unapproved_offsets"),
+    "alter": lambda: offsets_alter_dag(dag_id="unapproved_alter"),
+    "reset": lambda: offsets_reset_dag(dag_id="unapproved_reset"),
+    "restore": lambda: offsets_restore_dag(dag_id="unapproved_restore"),
+    "migrate": lambda: offsets_migrate_dag(dag_id="unapproved_migrate"),
+    "prune": lambda: offsets_prune_dag(dag_id="unapproved_prune"),
     "topics": lambda: topics_dag(dag_id="unapproved_topics"),
     "transaction": lambda: transaction_abort_dag(dag_id="unapproved_transaction"),
     "abandon": lambda: interval_abandon_dag(dag_id="unapproved_abandon"),
@@ -60,7 +59,10 @@ DAGS: dict[str, Callable[[], DAG]] = {
 }
 PLANS: dict[str, dict[str, Any]] = {
     "ConnectFenceOperator": FENCE.to_dict(),
-    "ConnectOffsetsOperator": OFFSETS.to_dict(),
+    **{
+        f"ConnectOffsets{verb.capitalize()}Operator": replace(FENCE, kind=f"offsets {verb}").to_dict()
+        for verb in ("alter", "reset", "restore", "migrate", "prune")
+    },
     "ConnectTopicsOperator": replace(FENCE, kind="topics create").to_dict(),
     "TransactionAbortOperator": replace(FENCE, kind="transactions abort").to_dict(),
     "IntervalAbandonOperator": replace(FENCE, kind="intervals abandon").to_dict(),

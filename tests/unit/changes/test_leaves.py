@@ -48,10 +48,8 @@ WRITERS = {
     r"group_change\(|change_journal\(|\bJournal\(": {
         "changes/engine.py",
         "cli/drop_own.py",
-        "cli/offsets_change.py",
         "downgrade/drop_own.py",
         "journal/change.py",
-        "offsets/verbs/apply.py",
         "rollout/controller.py",
     },
     r"task_state_store": {

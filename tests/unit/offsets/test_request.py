@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,5 +43,5 @@ def test_a_copy_to_the_same_name_needs_a_backup() -> None:
     with pytest.raises(ConfigurationError, match="must be copied from another connector"):
         OffsetsRequest(Verb.COPY, "c", file="b.jsonl")
     copy = OffsetsRequest(Verb.COPY, "c", source="c", file="b.jsonl")
-    assert OffsetsRequest.from_dict(copy.to_dict()) == copy
+    assert OffsetsRequest.from_dict(asdict(copy)) == copy
     assert not copy.carries, "its values are those of the file, and count"

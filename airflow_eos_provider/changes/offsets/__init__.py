@@ -1,0 +1,1 @@
+"""Source offsets: altered, reset, restored, migrated, pruned. ``offsets.verbs`` does the work."""
