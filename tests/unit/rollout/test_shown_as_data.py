@@ -97,7 +97,7 @@ def hostile_plan(cluster: Any) -> Plan:
 
 def test_a_plan(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
     plan = hostile_plan(cluster)
-    plan_apply.show(plan, [HOSTILE])
+    plan_apply.show(plan, notes=[HOSTILE])
     require_data(capsys.readouterr().out, 4)
     assert all(line.isprintable() for line in plan.markdown().split("\n"))
 

@@ -204,7 +204,7 @@ def test_the_hash_is_over_the_transaction_and_not_over_what_others_write_meanwhi
 def test_the_plan_says_what_is_given_up() -> None:
     assert "g-c-0, which its coordinator calls Empty" in plan(found()).lines[1]
     assert "which no coordinator knows any more" in plan(found(state=None)).lines[1]
-    assert "50 offsets wait" in plan(found()).lines[2]
+    assert "50 offsets are behind it" in plan(found()).lines[2]
     assert plan(found(state=TransactionState.COMPLETE_COMMIT)).lines[-1].endswith("its last transaction was committed")
 
 
