@@ -464,24 +464,6 @@ def test_a_round_that_an_acl_has_failed_names_it_and_is_done_once_that_is_grante
     _assert_busy_is_exact(lab)
 
 
-def test_a_round_that_the_leader_cannot_begin_is_named_and_done_once_it_can(lab: Lab) -> None:
-    """The leader fences with the connector's admin properties; with these, it makes no client."""
-    _ensure_three_tasks(lab)
-    with _rest(lab) as rest:
-        rest.stop(BUSY)
-        _wait_for("it has stopped", lambda: _is_stopped(lab))
-        rest.put_config(BUSY, {**_busy_config(2), "admin.override.bootstrap.servers": "127.0.0.1:no-port"})
-        rest.resume(BUSY)
-        _wait_for("the round has failed", lambda: _has_failed(lab, 2))
-        what, remedy = _named(lab, BUSY, FailureKind.FENCING_FAILED)
-        assert "bootstrap.servers" in what
-        assert "eos fencing apply --pending" in remedy
-        rest.put_config(BUSY, _busy_config(2))
-        _wait_for("two tasks run", lambda: _runs(lab, BUSY, 2))
-    _assert_busy_moves(lab)
-    _assert_busy_is_exact(lab)
-
-
 def test_a_round_that_is_denied_only_to_who_asks_for_it_names_the_principal_and_leaves_the_tasks_alone(
     lab: Lab,
 ) -> None:
