@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LOG_WIDTH = 80
 
 INTRODUCTION = """\
-This takes about four minutes on two cores. Everything is real and runs here:
+This takes two to four minutes on two cores. Everything is real and runs here:
 1. Kafka Connect without exactly-once loses a worker: records are duplicated.
 2. An Airflow DAG rolls the cluster to exactly-once while connectors write.
 3. It loses a worker again, and a connector is fenced: no duplicates, no loss.
@@ -56,7 +56,7 @@ def demo(
 ) -> None:
     """Run the main job on a lab: upgrade a loaded Connect cluster from Airflow, then backfill days with Spark.
 
-    Takes about four minutes on two cores. Writes report.json into the folder. Exits with 0 only if every check passed.
+    Takes two to four minutes on two cores. Writes report.json into the folder. Exits with 0 only if every check passed.
     """
     from airflow_eos_provider.demo.main_job import DemoOptions, run_demo, take_down  # the lab's libraries load slowly
 

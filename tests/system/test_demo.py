@@ -113,7 +113,7 @@ def test_the_demo_passes_every_check_and_leaves_nothing_running_after_down(demo:
 def require_output(output: str) -> None:
     """It says first how long it takes, has a line for each stage and fits into 80 columns."""
     assert output.startswith(INTRODUCTION.partition("{")[0])
-    assert "about four minutes" in output.splitlines()[0]
+    assert "two to four minutes" in output.splitlines()[0]
     assert max(map(len, output.splitlines())) <= LOG_WIDTH
     assert len(re.findall(r"^ *\d+ s  \S", output, re.MULTILINE)) == 9
     assert "Proved by 15 checks: " in output
