@@ -42,7 +42,7 @@ class Option:
     :param title: its title in the form of a DAG. Without one it is not in the form; the DAG's author sets it.
     :param argument: whether the command takes it without ``--name``.
     :param metavar: the placeholder for its value in the help.
-    :param least: the smallest valid number.
+    :param least: the smallest valid number; None: any.
     :param flag: its name on the command line, such as ``--from``; empty: made from the field's name.
     :param completes: what the shell completes: ``connector``, ``file``, ``run`` or ``verb``; empty: nothing.
     :param looks: whether ``list`` takes it, too.
@@ -54,7 +54,7 @@ class Option:
     argument: bool = False
     flag: str = ""
     metavar: str = ""
-    least: float = -math.inf
+    least: float | None = None
     completes: str = ""
     looks: bool = True
     envvar: str = ""
@@ -115,7 +115,7 @@ def _read(name: str, kind: type, option: Option, value: Any) -> Any:
         return str(value).lower() == "true"
     try:
         found = kind(value)
-        if kind in (int, float) and not option.least <= found < math.inf:
+        if kind in (int, float) and not (found < math.inf and (option.least is None or option.least <= found)):
             raise ValueError
     except (TypeError, ValueError):
         raise ConfigurationError(f"{name} is {value!r}.", expected=_expected(kind, option)) from None
@@ -126,7 +126,7 @@ def _expected(kind: type, option: Option) -> str:
     if issubclass(kind, StrEnum):
         return f"one of {', '.join(kind)}"
     number = "a whole number" if kind is int else "a number"
-    return f"{number} from {option.least:g} on" if option.least > -math.inf else number
+    return number if option.least is None else f"{number} from {option.least:g} on"
 
 
 # The plan

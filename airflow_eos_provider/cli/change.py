@@ -193,8 +193,7 @@ def _of_request(request: type, *, for_look: bool) -> dict[str, tuple[Any, Any]]:
 
 
 def _info(name: str, option: Option, kind: type) -> Any:
-    least = option.least if option.least > -float("inf") else None
-    more: dict[str, Any] = {"help": option.help, "metavar": option.metavar or None, "min": least}
+    more: dict[str, Any] = {"help": option.help, "metavar": option.metavar or None, "min": option.least}
     more["envvar"] = option.envvar or None
     if option.completes in _COMPLETIONS:
         more["autocompletion"] = _COMPLETIONS[option.completes]

@@ -140,7 +140,7 @@ def form_field(kind: type, option: Option, field: Field[Any]) -> Param:
     more: dict[str, Any] = {"title": option.title, "description": help}
     if issubclass(kind, StrEnum):
         more["enum"] = [str(each) for each in kind]
-    if kind in (int, float) and option.least > -float("inf"):
+    if kind in (int, float) and option.least is not None:
         more["minimum"] = option.least
     type_ = {bool: "boolean", int: "integer", float: "number"}.get(kind, "string")
     default = None if is_required or field.default in ((), "", None) else field.default
