@@ -1,4 +1,4 @@
-"""``eos changes``: lists the changes of a group other than rolls, and closes what was left open."""
+"""``eos changes``: lists the changes of a group other than rolls, and closes an unfinished one, or a roll."""
 
 from __future__ import annotations
 

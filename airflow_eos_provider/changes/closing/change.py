@@ -1,4 +1,4 @@
-"""The declaration of closing what was left open."""
+"""The declaration that closes an unfinished roll or change."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class CloseReport:
 
 
 class Close(Change[CloseRequest]):
-    """The end of a roll or a change that was left open."""
+    """The end of an unfinished roll or change."""
 
     name = "changes close"
     title = "Close an unfinished roll or change"
-    summary = "Close an unfinished roll or change as it is, or stop a running roll for good."
+    summary = "Close an unfinished roll or change, or stop a running roll for good."
     details = (
         "An unfinished roll or change blocks every other change of the group. Finish it if you can: run its command "
         "again, or clear the failed task of its run. A closed one can never be resumed. No worker and no connector is "
@@ -79,9 +79,9 @@ class Close(Change[CloseRequest]):
         return plan_close(session, self.name, asdict(request))
 
     def apply(self, session: ConnectSession, plan: Plan, act: Journal, report: Callable[[str], None]) -> CloseReport:
-        """Close what was shown, if it is still as it was shown.
+        """Close the roll or change of the plan, if it has not changed since.
 
-        :raises PlanMovedError: it has gone on, or is closed; nothing was closed.
+        :raises PlanMovedError: it has progressed or is closed already; nothing was closed.
         :raises RefusedError: a roll was asked to stop, and has not done so.
         """
         from airflow_eos_provider.changes.closing.close import close

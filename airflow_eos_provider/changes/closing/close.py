@@ -1,4 +1,4 @@
-"""Finds a roll or a change that was left open, and closes it as it was shown."""
+"""Finds an unfinished roll or change, and closes it as planned."""
 
 from __future__ import annotations
 
@@ -29,11 +29,9 @@ ASKED, FENCED, CLOSED = "asked to stop", "fenced", "closed"
 
 
 def plan_close(session: ConnectSession, kind: str, request: Mapping[str, Any]) -> Plan:
-    """As ``Close.plan``.
+    """As ``Close.plan``. A running roll is asked to stop, unless its controller is to be fenced.
 
     :param kind: the change's name.
-
-    A roll that a controller carries out is asked to stop, unless the controller is to be fenced.
     """
     kafka, group_id = session.kafka, session.cluster.group_id
     content = read_journal(kafka, group_id)
@@ -114,8 +112,8 @@ def _plan(
 ) -> Plan:
     """The plan to close it.
 
-    Its hash covers how far it has come and who had it last: whoever takes the group up, be it for a moment, has another
-    lease. A roll that is asked to stop goes on until it is, so neither counts.
+    Its hash covers the progress and the last owner, because another controller has another lease. A roll that is asked
+    to stop still progresses, so then the hash covers neither.
     """
     steps, last = _steps(content, found), content.lease
     name = found.change_id if isinstance(found, ChangeRecord) else found.rollout_id

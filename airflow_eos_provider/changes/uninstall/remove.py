@@ -137,7 +137,7 @@ def remove(session: ConnectSession, plan: Plan, act: GroupChange, report: Callab
 
 
 def require_at_rest(content: JournalContent, kind: str) -> None:
-    """Go on only if no roll and no change of a group is unfinished, but for an uninstall that was cut off.
+    """Refuse an unfinished roll or change of a group, but for an uninstall that was cut off.
 
     :param kind: of an uninstall.
     :raises RefusedError: a roll or a change was not finished.
