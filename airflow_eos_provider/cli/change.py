@@ -198,9 +198,10 @@ def _info(name: str, option: Option, kind: type) -> Any:
     if option.completes in _COMPLETIONS:
         more["autocompletion"] = _COMPLETIONS[option.completes]
     if option.argument:
-        if kind is tuple:
-            more["metavar"] = more["metavar"] or name.upper().removesuffix("S")
+        more["metavar"] = more["metavar"] or (name.removesuffix("s") if kind is tuple else name).upper()
         return typer.Argument(**more)
+    if kind is str:
+        more["metavar"] = more["metavar"] or "TEXT"
     return typer.Option(_option_name(name, option, kind), **more)
 
 

@@ -52,7 +52,8 @@ class Uninstall(Change[UninstallRequest]):
     details = (
         "Removes backups of workers' files, leftovers of killed commands next to them, the plans shown in this "
         "directory, and last the group's journal. Never touches Connect's own topics. Refused while a roll, a change "
-        "or a restart is running or unfinished; with ledgers also while an interval run is."
+        "or a restart is running or unfinished; with ledgers also while an interval run is. --yes "
+        "alone is refused: pass --plan."
     )
     request = UninstallRequest
     examples = ("eos uninstall", "eos uninstall --plan 3f1c09ab77d2", "eos uninstall --ledgers --group etl")
