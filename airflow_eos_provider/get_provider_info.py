@@ -142,20 +142,32 @@ def _kafka_connect_connection() -> dict[str, Any]:
         "hook-class-name": "airflow_eos_provider.hooks.kafka_connect.KafkaConnectHook",
         "hook-name": "Kafka Connect",
         "ui-field-behaviour": {
-            "hidden-fields": ["port", "schema"],
-            "relabeling": {"host": "Bootstrap servers", "login": "REST user", "password": "REST password"},
+            "relabeling": {
+                "host": "REST URL",
+                "login": "REST user",
+                "password": "REST password",
+                "port": "REST port",
+                "schema": "REST scheme",
+            },
             "placeholders": {
-                "host": "broker1:9092,broker2:9092",
+                "host": "http://connect-1:8083",
                 "login": "only if the workers' REST API wants basic authentication",
                 "password": "of the REST user",
+                "port": "8083, if it is not in the URL",
+                "schema": "http or https, if it is not in the URL",
             },
         },
         "conn-fields": {
+            "bootstrap_servers": _field(
+                "Bootstrap servers",
+                "The brokers of the workers' own Kafka cluster, such as broker1:9092,broker2:9092. Needed unless there "
+                "is a cluster file or a Kafka connection.",
+            ),
             "cluster_file": _field(
                 "Cluster file",
                 "A file on the Airflow workers that describes the cluster, such as /etc/eos/orders.yaml, in a folder "
-                "of [eos] connection_files_folders. Host, client, REST settings "
-                "and other Kafka clusters may be given with it; Group and Workers may not.",
+                "of [eos] connection_files_folders. Bootstrap servers, client, REST settings and other Kafka clusters "
+                "may be given with it; Group and Workers may not.",
             ),
             "group_id": _field(
                 "Group",
@@ -192,7 +204,8 @@ def _kafka_connect_connection() -> dict[str, Any]:
             ),
             "workers": {
                 "label": "Workers",
-                "description": 'One entry per worker, such as [{"url": "http://connect-1:8083"}]. Its machine (with '
+                "description": 'One entry per worker, such as [{"url": "http://connect-1:8083"}]; empty if REST URL is '
+                "the only one. Its machine (with "
                 "conn_id, a connection of type ssh), its service and its files belong in the cluster file, unless "
                 "[eos] allow_host_commands_in_connection is on.",
                 "schema": {"type": ["array", "null"], "items": {"type": "object"}},

@@ -24,8 +24,9 @@ def page(cell: Callable[[str], str], commands: Iterable[tuple[str, Any]]) -> Ite
     for connection in info["connection-types"]:
         yield f"\n## Connection `{connection['connection-type']}`\n"
         yield "\n| field | key of the extra | meaning |\n|---|---|---|\n"
-        for name, label in connection.get("ui-field-behaviour", {}).get("relabeling", {}).items():
-            yield f"| {label} | ({name}) | |\n"
+        shown = connection.get("ui-field-behaviour", {})
+        for name, label in shown.get("relabeling", {}).items():
+            yield f"| {label} | ({name}) | {cell(shown['placeholders'].get(name, ''))} |\n"
         for name, field in connection.get("conn-fields", {}).items():
             yield f"| {field['label']} | `{name}` | {cell(field.get('description') or '')} |\n"
     yield "\n## Variables of `eos`\n\n| variable | option | meaning |\n|---|---|---|\n"

@@ -165,7 +165,11 @@ class _Demo:
         (dags / f"{upgrade.DAG_ID}.py").write_text(upgrade.DAG_FILE, encoding="utf-8")
         (dags / f"{intervals.DAG_ID}.py").write_text(intervals.dag_file(january), encoding="utf-8")
         connections = {
-            upgrade.CONNECTION_ID: {"conn_type": "kafka_connect", "extra": {"cluster_file": str(lab.cluster_file)}},
+            upgrade.CONNECTION_ID: {
+                "conn_type": "kafka_connect",
+                "host": lab.connect_urls[0],
+                "extra": {"cluster_file": str(lab.cluster_file)},
+            },
             **intervals.connections(lab, spark),
         }
         options = AirflowOptions(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from airflow.sdk import BaseHook
 from airflow.sdk.configuration import conf
@@ -17,7 +18,7 @@ from airflow.sdk.log import mask_secret
 from airflow_eos_provider.connect.cluster.description import TOPIC_KEYS, ConnectCluster, exposed_file, other_kafka_of
 from airflow_eos_provider.connect.cluster.other_kafka import addresses_of
 from airflow_eos_provider.connect.cluster.placement import OwnCommands, SshConnection, SshConnections, SshLogin
-from airflow_eos_provider.connect.cluster.worker import WorkerDescription
+from airflow_eos_provider.connect.cluster.worker import WorkerDescription, worker_id_of
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.hooks.shown_extra import (
     DEFAULT_FILES_FOLDER,
@@ -80,8 +81,9 @@ class KafkaConnectHook(BaseHook):
     the path of such a file; ``kafka_conn_id``, a connection of type ``kafka``, also in an entry of ``other_kafka``; and
     ``client_secrets``, also there, and ``env_secrets`` of a worker, which join ``client`` and ``env`` and are hidden by
     Airflow as a whole. ``conn_id`` of a worker's ``machine``, in the extra or in the file, is a connection of type
-    ``ssh``. Host gives the bootstrap servers where the extra has none; login and password are for basic
-    authentication with the workers' REST API.
+    ``ssh``. Host is the REST URL of a worker, with schema and port where they are not in it: without ``workers`` and
+    ``cluster_file`` the only worker, otherwise one of them. Login and password are for basic authentication with the
+    workers' REST API.
 
     A connection may not contain everything (``docs/connect/security.md``): nothing secret where Airflow shows it, and
     nothing that this machine would run, write or kill, unless the deployment allows that.
@@ -119,13 +121,14 @@ class KafkaConnectHook(BaseHook):
             ) from error
 
     def get_conn(self) -> ConnectRest:
-        """A REST client of the first worker that answers; it is to be entered by ``with``.
+        """A REST client of the first worker that answers, Host first; it is to be entered by ``with``.
 
         :raises UnreachableError: no worker answers; with every worker's reason.
         """
         cluster = self.get_cluster()
+        host = worker_id_of(_rest_url(self.get_connection(self.kafka_connect_conn_id)))
         problems = []
-        for worker in cluster.workers:
+        for worker in sorted(cluster.workers, key=lambda each: each.worker_id != host):
             try:
                 self._ask_worker(cluster, worker.url)
                 return self._rest_client(cluster, worker.url)
@@ -187,13 +190,15 @@ class KafkaConnectHook(BaseHook):
             _require_allowed_callback({**(holder.get("client") or {}), **(holder.get("client_secrets") or {})})
         extra = self._with_kafka_connections(_joined(extra))
         for holder in (extra, *(extra.get("other_kafka") or ())):
-            servers = holder.get("bootstrap_servers") or (connection.host if holder is extra else None)
-            _require_brokers_of_cloud(holder.get("client") or {}, servers)
+            _require_brokers_of_cloud(holder.get("client") or {}, holder.get("bootstrap_servers"))
         rest = dict(extra.get("rest") or {})
         if connection.login and "username" not in rest:
             rest |= {"username": connection.login, "password": connection.password}
         client = dict(extra.get("client") or {})
-        bootstrap_servers = extra.get("bootstrap_servers") or connection.host
+        bootstrap_servers = extra.get("bootstrap_servers")
+        url = _rest_url(connection)
+        if url and not extra.get("cluster_file"):
+            extra.setdefault("workers", [{"url": url}])
         mask(
             {
                 "rest": rest,
@@ -207,9 +212,12 @@ class KafkaConnectHook(BaseHook):
         if cluster_file:
             _require_file_alone(extra)
             in_file = ConnectCluster.from_file(Path(str(cluster_file)), ssh_connections=ssh_connections)
-            return _from_file(Path(str(cluster_file)), in_file, extra, bootstrap_servers, client, rest)
-        mapping = {**extra, "bootstrap_servers": bootstrap_servers, "client": client, "rest": rest}
-        return ConnectCluster.from_mapping(mapping, ssh_connections=ssh_connections)
+            cluster = _from_file(Path(str(cluster_file)), in_file, extra, bootstrap_servers, client, rest)
+        else:
+            mapping = {**extra, "client": client, "rest": rest}
+            cluster = ConnectCluster.from_mapping(mapping, ssh_connections=ssh_connections)
+        _require_described(url, cluster)
+        return cluster
 
     def _ssh_connection(self, conn_id: str) -> SshConnection:
         return ssh_connection(self.get_connection(conn_id))
@@ -312,6 +320,42 @@ def _require_brokers_of_cloud(properties: Mapping[str, Any], bootstrap_servers: 
             "whose names are not in that cloud's domains.",
             expected="brokers named ….kafka.REGION.amazonaws.com (msk-iam), ….managedkafka.….cloud.goog (google)",
             remedy="Name the brokers by these names; or describe them in a cluster_file on the Airflow workers.",
+        )
+
+
+def _rest_url(connection: Connection) -> str:
+    """The REST URL in a connection's host, schema and port; empty if there is no host.
+
+    :raises ConfigurationError: it is none.
+    """
+    host = (connection.host or "").strip().rstrip("/")
+    if not host:
+        return ""
+    url = host if "://" in host else f"{connection.schema or 'http'}://{host}"
+    try:
+        parts = urlsplit(url)
+        if parts.port is None and connection.port:
+            parts = parts._replace(netloc=f"{parts.netloc}:{connection.port}")
+    except ValueError:
+        raise ConfigurationError(
+            "Host is not the REST URL of a worker.",
+            expected="one URL, such as http://connect-1:8083",
+            remedy="Write the brokers into Bootstrap servers, and further workers into Workers or the cluster file.",
+        ) from None
+    return parts.geturl()
+
+
+def _require_described(url: str, cluster: ConnectCluster) -> None:
+    """Refuse a host that is none of the workers: it would get their login and answer for them.
+
+    :raises ConfigurationError: the cluster has no such worker.
+    """
+    known = [worker.worker_id for worker in cluster.workers]
+    if url and worker_id_of(url) not in known:
+        raise ConfigurationError(
+            f"Host names {worker_id_of(url)}, which is not one of the workers in Workers or the cluster file.",
+            expected=f"the REST URL of one of them: {', '.join(known)}",
+            remedy="Leave Host empty, or add the worker.",
         )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import FrameLocator, Locator, Page, expect
 
+from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.ui.app import STATIC, create_app
 from tests.browser.cluster_site import fact
 from tests.browser.conftest import CANARY, DESCRIPTION, HOSTILE, LONG_MS, ROLES, Site, Visit, Visitors, axe
@@ -118,6 +120,32 @@ def test_links_lead_in_from_elsewhere_in_airflow_and_out_again(visit: Visit, sit
     page = visit.alone("#/clusters/staging")
     page.get_by_role("link", name="Airflow", exact=True).click()
     visit.page.wait_for_url(f"{site.root}/")
+
+
+def test_a_connection_is_made_in_airflows_form(visit: Visit, site: Site) -> None:
+    page = visit.page
+    page.goto(f"{site.root}/connections")
+    page.get_by_role("button", name="Add Connection").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Connection ID").fill("typed")
+    kind = form.get_by_role("combobox", name="Connection Type")
+    kind.fill("Kafka Connect")
+    kind.press("Enter")
+    (closed,) = free_ports(1)
+    form.get_by_label("REST URL").fill(f"http://127.0.0.1:{closed}")
+    form.get_by_role("button", name="Extra Fields", exact=True).click()
+    for label, value in {"Bootstrap servers": f"127.0.0.1:{closed}", "Group": "connect-typed"}.items():
+        form.get_by_role("group").filter(has_text=re.compile(f"^{label}")).get_by_role("textbox").fill(value)
+    form.get_by_role("button", name="Save").click()
+    expect(form).to_have_count(0)
+    try:
+        failures = visit.alone("#/clusters/typed/connectors").locator(".failures")
+        expect(failures).to_contain_text(f"The Kafka cluster at 127.0.0.1:{closed} did not answer")
+        expect(failures).to_contain_text("describing group connect-typed")
+        expect(failures).to_contain_text("No worker answers")  # and not "lists no workers"
+    finally:
+        with site.airflow.rest() as rest:
+            rest._once("DELETE", "/api/v2/connections/typed")
 
 
 # how it is used

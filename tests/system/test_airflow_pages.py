@@ -250,9 +250,8 @@ def test_the_test_button_names_everything_that_does_not_answer(airflow: AirflowL
             json={
                 "connection_id": "kafka_connect_default",
                 "conn_type": "kafka_connect",
-                "extra": json.dumps(
-                    {"kafka_conn_id": "brokers", "group_id": "g", "workers": [{"url": f"http://127.0.0.1:{worker}"}]}
-                ),
+                "host": f"http://127.0.0.1:{worker}",
+                "extra": json.dumps({"kafka_conn_id": "brokers", "group_id": "g"}),
             },
         ).json()
     assert answer["status"] is False

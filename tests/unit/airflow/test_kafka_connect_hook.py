@@ -40,13 +40,40 @@ def test_the_extra_is_the_mapping_of_the_cluster_file(connection: Any) -> None:
     assert [worker.worker_id for worker in cluster.workers] == ["w1:8083", "w2:8083"]
 
 
-def test_host_login_and_password_fill_what_the_extra_leaves_open(connection: Any) -> None:
-    connection(
-        host="b1:9092,b2:9092", login="ada", password="correct-horse", extra={"group_id": "g", "workers": WORKERS}
-    )
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ({"host": "https://w1:8443"}, "https://w1:8443"),
+        ({"host": "w1", "port": 8443, "schema": "https"}, "https://w1:8443"),
+        ({"host": "w1:8083/"}, "http://w1:8083"),
+        ({"host": "http://w1/connect", "port": 8083}, "http://w1:8083/connect"),
+    ],
+)
+def test_host_is_the_rest_url_of_the_only_worker(connection: Any, host: dict[str, Any], url: str) -> None:
+    connection(**host, login="ada", password="correct-horse", extra={"bootstrap_servers": "b:9092", "group_id": "g"})
     cluster = KafkaConnectHook().get_cluster()
-    assert cluster.kafka.bootstrap_servers == "b1:9092,b2:9092"
+    assert [worker.url for worker in cluster.workers] == [url]
+    assert cluster.kafka.bootstrap_servers == "b:9092"
     assert (cluster.rest.username, cluster.rest.password) == ("ada", "correct-horse")
+
+
+def test_brokers_or_several_urls_are_no_rest_url(connection: Any) -> None:
+    for host in ("b1:9092,b2:9092", "http://w1:8083,http://w2:8083"):
+        connection(host=host, extra={"bootstrap_servers": "b:9092", "group_id": "g"})
+        with pytest.raises(ConfigurationError, match=r"Host is not the REST URL (.|\n)*Write the brokers into"):
+            KafkaConnectHook().get_cluster()
+
+
+def test_host_beside_workers_is_one_of_them_and_gets_no_login_otherwise(connection: Any, tmp_path: Path) -> None:
+    extra = {"bootstrap_servers": "b:9092", "group_id": "g", "workers": WORKERS}
+    connection(host="http://w2:8083", extra=extra)
+    assert len(KafkaConnectHook().get_cluster().workers) == 2
+    file = tmp_path / "eos.yaml"
+    file.write_text(json.dumps({**extra, "rest": {"token": "c4n4ry-file"}}))
+    for described in (extra, {"cluster_file": str(file)}):
+        connection(host="http://evil.example", port=8083, extra=described)
+        with pytest.raises(ConfigurationError, match=r"evil\.example:8083, which is not one of the workers"):
+            KafkaConnectHook().get_cluster()
 
 
 def test_a_kafka_connection_gives_addresses_and_security_but_not_its_consumer_settings(connection: Any) -> None:
@@ -76,8 +103,8 @@ def test_a_connection_of_another_type_is_no_kafka_connection(connection: Any) ->
 
 def test_a_form_may_leave_fields_empty(connection: Any) -> None:
     connection(
-        host="b:9092",
         extra={
+            "bootstrap_servers": "b:9092",
             "group_id": "g",
             "workers": WORKERS,
             "client": "",
@@ -143,7 +170,7 @@ def test_another_kafka_cluster_has_a_connection_of_its_own_also_beside_a_cluster
     ],
 )
 def test_a_wrong_entry_of_another_kafka_cluster_is_named(connection: Any, entry: Any, said: str) -> None:
-    connection(host="b:9092", extra={"group_id": "g", "workers": WORKERS, "other_kafka": [entry]})
+    connection(extra={"bootstrap_servers": "b:9092", "group_id": "g", "workers": WORKERS, "other_kafka": [entry]})
     with pytest.raises(ConfigurationError, match=rf"other_kafka\[1\]\.?.*{said}") as refused:
         KafkaConnectHook().get_cluster()
     assert "canary" not in str(refused.value)
@@ -187,7 +214,7 @@ def test_a_cluster_file_beside_workers_is_refused_since_one_would_be_ignored(con
 
 
 def test_an_error_names_the_connection_and_the_key(connection: Any) -> None:
-    connection(host="b:9092", extra={"group_id": "g", "workers": WORKERS, "worker": 1})
+    connection(extra={"bootstrap_servers": "b:9092", "group_id": "g", "workers": WORKERS, "worker": 1})
     with pytest.raises(ConfigurationError, match=r"Connection kafka_connect_default: Unknown key worker"):
         KafkaConnectHook().get_cluster()
 
@@ -311,7 +338,7 @@ def test_the_same_secrets_have_a_place_that_airflow_hides_as_a_whole(connection:
 
 def test_a_name_that_the_deployment_hides_is_hidden(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"group_id": "g", "client": {"ssl.key.pem": "c4n4ry-9f"}, "workers": [{"url": "http://w1:8083"}]}
-    connection(host="b:9092", extra=extra)
+    connection(extra={"bootstrap_servers": "b:9092", **extra})
     monkeypatch.setenv("AIRFLOW__CORE__SENSITIVE_VAR_CONN_NAMES", "key_pem, sasl_jaas")
     assert KafkaConnectHook().get_cluster().kafka.properties["ssl.key.pem"] == "c4n4ry-9f"
 
@@ -325,7 +352,7 @@ def test_what_we_take_for_hidden_is_what_this_airflow_hides() -> None:
 @pytest.mark.parametrize("key", ["client", "client_secrets", "rest", "workers", "other_kafka"])
 def test_a_structure_as_text_is_refused_since_airflow_shows_all_of_it(key: str, connection: Any) -> None:
     extra = {"group_id": "g", "workers": WORKERS, key: json.dumps({"sasl.password": "c4n4ry-9f"})}
-    connection(host="b:9092", extra=extra)
+    connection(extra={"bootstrap_servers": "b:9092", **extra})
     with pytest.raises(ConfigurationError, match=f"{key} in the extra is text") as refused:
         KafkaConnectHook().get_cluster()
     assert "c4n4ry-9f" not in str(refused.value)
@@ -346,7 +373,9 @@ def test_a_structure_as_text_is_refused_since_airflow_shows_all_of_it(key: str, 
 def test_a_connection_runs_nothing_on_this_machine_unless_the_deployment_allows_it(
     commands: dict[str, Any], connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection(host="b:9092", extra={"group_id": "g", "workers": [{"url": "http://w1:8083"}], **commands})
+    connection(
+        extra={"bootstrap_servers": "b:9092", "group_id": "g", "workers": [{"url": "http://w1:8083"}], **commands}
+    )
     assert KafkaConnectHook().get_cluster().group_id == "g"
     monkeypatch.delenv("AIRFLOW__EOS__ALLOW_HOST_COMMANDS_IN_CONNECTION")
     with pytest.raises(
@@ -429,11 +458,11 @@ def test_the_test_button_says_of_each_part_that_it_does_not_answer(
         monkeypatch.setattr(module, "CONNECT_SECONDS", 0.5)
     broker, worker, other = closed_port(), closed_port(), closed_port()
     extra = {
+        "bootstrap_servers": f"127.0.0.1:{broker}",
         "group_id": "g",
-        "workers": [{"url": f"http://127.0.0.1:{worker}"}],
         "other_kafka": [{"bootstrap_servers": f"127.0.0.1:{other}"}],
     }
-    connection(host=f"127.0.0.1:{broker}", extra=extra)
+    connection(host="127.0.0.1", port=worker, extra=extra)
     works, message = KafkaConnectHook().test_connection()
     assert not works
     assert "Kafka: FAILED" in message
@@ -446,20 +475,26 @@ def test_the_test_button_says_of_each_part_that_it_does_not_answer(
 
 
 def test_the_test_button_explains_a_wrong_description_instead_of_raising(connection: Any) -> None:
-    connection(host="b:9092", extra={"group_id": "g"})
+    connection(extra={"bootstrap_servers": "b:9092", "group_id": "g"})
     works, message = KafkaConnectHook().test_connection()
     assert not works
     assert "lists no workers" in message
 
 
 def test_without_any_answering_worker_there_is_no_client(connection: Any) -> None:
-    connection(host="b:9092", extra={"group_id": "g", "workers": [{"url": f"http://127.0.0.1:{closed_port()}"}]})
+    connection(
+        extra={
+            "bootstrap_servers": "b:9092",
+            "group_id": "g",
+            "workers": [{"url": f"http://127.0.0.1:{closed_port()}"}],
+        }
+    )
     with pytest.raises(UnreachableError, match="No worker answers"):
         KafkaConnectHook().get_conn()
 
 
 def test_a_client_of_an_unknown_worker_is_refused(connection: Any) -> None:
-    connection(host="b:9092", extra={"group_id": "g", "workers": WORKERS})
+    connection(extra={"bootstrap_servers": "b:9092", "group_id": "g", "workers": WORKERS})
     with pytest.raises(ConfigurationError, match="no worker w9:8083"):
         KafkaConnectHook().rest("w9:8083")
 

@@ -52,7 +52,7 @@ def test_airflow_offers_the_connection_type_with_its_form() -> None:
     manager = ProvidersManager()
     assert manager.hooks["kafka_connect"].hook_name == "Kafka Connect"
     assert "extra__kafka_connect__workers" in manager.connection_form_widgets
-    assert manager.field_behaviours["kafka_connect"]["relabeling"]["host"] == "Bootstrap servers"
+    assert manager.field_behaviours["kafka_connect"]["relabeling"]["host"] == "REST URL"
 
 
 def test_each_field_of_the_connection_is_explained_with_an_example() -> None:
