@@ -10,12 +10,14 @@ from airflow_eos_provider.connect.session import ANSWER_SECONDS
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.data_text import duration
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.finding import Finding
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.kafka.session import Kafka, session_of
 from airflow_eos_provider.rollout.act.left_down import left_down
-from airflow_eos_provider.rollout.drift.findings import Finding, findings
+from airflow_eos_provider.rollout.check import failed, inconclusive
+from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
-from airflow_eos_provider.transactions.audit import hanging_finding
+from airflow_eos_provider.transactions.audit import collision_finding, hanging_finding
 from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging
 from airflow_eos_provider.transactions.look import partitions_of_all_topics
@@ -50,15 +52,14 @@ def _hanging(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
             look = find_hanging(session.settings, places, partitions_of_all_topics(session).get(STATE_TOPIC, 0))
     except EosError as error:
         topics = ", ".join(sorted({topic for topic, _ in places}))
-        what = f"eos cannot tell whether the open transactions in {topics} are alive: {error.found}"
-        yield Finding(what, "run 'eos transactions list --hanging' to check again")
+        found = f"eos cannot tell whether the open transactions in {topics} are alive: {error.found}"
+        yield inconclusive(topics, found, "run 'eos transactions list --hanging' to check again")
         return
-    for one in look.hanging:
-        found = hanging_finding(one, None)
-        yield Finding(found.what, found.remedy)
+    yield from (hanging_finding(one, None) for one in look.hanging)
     unseen = dict.fromkeys((held.place for held in look.unseen), "not every coordinator could be asked")
     for (topic, partition), why in {**look.unknown, **unseen}.items():
-        yield Finding(
+        yield inconclusive(
+            f"{topic}-{partition}",
             f"{topic}-{partition} has an open transaction, and eos cannot tell whether it is alive: {why}",
             "'eos acl check' names missing rights; run 'eos transactions list --hanging' to check again",
         )
@@ -69,13 +70,14 @@ def _unfinished(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
     try:
         journal = read_journal(kafka, observation.group_id, ANSWER_SECONDS)
     except EosError as error:
-        what = f"eos cannot tell whether a change or a roll is unfinished: {error.found}"
-        yield Finding(what, error.remedy or "")
+        found = f"eos cannot tell whether a change or a roll is unfinished: {error.found}"
+        yield inconclusive(observation.group_id, found, error.remedy or "")
         return
     down = left_down(journal, observation)
     for worker_id, rollout_id in down.items():
         resume = f"'eos rollout resume {rollout_id}'" if journal.rollouts[rollout_id].state.is_open else "'eos plan'"
-        yield Finding(
+        yield failed(
+            worker_id,
             f"{worker_id} is stopped by rollout {rollout_id}, and not by its owner",
             f"'eos rollout show {rollout_id}' says why; remove the cause, then {resume}",
         )
@@ -85,7 +87,8 @@ def _unfinished(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
     if rolls:
         roll = max(rolls, key=lambda each: each.started_at)
         remedy = "'eos rollout show' says why; 'eos rollout resume' continues it, 'eos rollout abort' ends it"
-        yield Finding(
+        yield failed(
+            roll.rollout_id,
             f"rollout {roll.rollout_id} to {roll.plan.get('target')} is not finished{by}",
             "wait until it has ended" if by else remedy,
         )
@@ -94,7 +97,8 @@ def _unfinished(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
         state = observation.config.connectors.get(change.about) if observation.config else None
         stopped = f", and connector {change.about} is STOPPED" if state and state.target_state == "STOPPED" else ""
         remedy = "run its command again to resume it, or close it unfinished: 'eos changes close'"
-        yield Finding(
+        yield failed(
+            change.about,
             f"the change {change} was begun {duration(observation.at - change.started_at)} ago and is not finished"
             f"{stopped}{by}",
             "wait until it has ended" if by else remedy,
@@ -108,7 +112,7 @@ def collisions(observation: Observation) -> list[Finding]:
         connectors = frozenset({*observation.config.connectors, *observation.config.task_count_records})
     groups = (KnownGroup(observation.group_id, connectors), *map(known_group, observation.neighbours))
     found = find_collisions(KafkaGroups(groups))
-    return [Finding(each.what, each.remedy) for each in found if each.is_harmful]
+    return [collision_finding(each) for each in found if each.is_harmful]
 
 
 def to_document(observation: Observation, found: tuple[Finding, ...]) -> dict[str, Any]:
@@ -129,7 +133,7 @@ def to_document(observation: Observation, found: tuple[Finding, ...]) -> dict[st
         "transactions": [t._asdict() for t in observation.transactions]
         if observation.transactions is not None
         else None,
-        "findings": [{"what": finding.what, "remedy": finding.remedy} for finding in found],
+        "findings": [finding.to_dict() for finding in found],
     }
 
 

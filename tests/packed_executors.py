@@ -158,11 +158,9 @@ def try_way(
     assert code == way.doctor, (way.name, code, failed)
     if way.failing:
         hosts = {look["place"]: look["host"] for look in found["executors"]}
-        assert {hosts[check["place"]] for check in failed} == way.failing, failed
+        assert {hosts[check["subject"]] for check in failed} == way.failing, failed
         assert set(hosts.values()) == set(WORKER_HOSTS), hosts
-    said = (
-        "passes" if not failed else "; ".join(dict.fromkeys(f"{each['check']}: {each['evidence']}" for each in failed))
-    )
+    said = "; ".join(dict.fromkeys(f"{each['kind']}: {each['found']}" for each in failed)) or "passes"
     row = {"way": way.name, "doctor": f"{code}: {said[:150]}", "interval": "not tried"}
     if way.written is not None:
         row["interval"] = write(properties, bootstrap_servers, folder)

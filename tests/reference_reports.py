@@ -24,7 +24,7 @@ _ROLLED = [
 ]
 _ROLLOUT = [("", "rollout/history.py:Rollout.to_dict"), ("workers[].", "rollout/history.py:Rollout._worker")]
 _ASKED = [("", "cli/rollouts.py:_show_answer")]
-_ACL_CHECK = [("", "cli/acl.py:_document"), ("rules[].", "acls/judge.py:Finding.to_dict")]
+_ACL_CHECK = [("", "cli/acl.py:_document"), ("rules[].", "acls/judge.py:RightFinding.to_dict")]
 #: Of each command that applies a declared change.
 _CHANGE = [("", "cli/confirm.py:print_applied"), ("plan.", "changes/change.py:Plan.to_dict")]
 _OFFSETS = [
@@ -38,20 +38,32 @@ _ACL_CHANGE = [
     ("plan.content.acls[].", "changes/rights/plan.py:acl_document"),
     ("report.", "changes/rights/change.py:RightsReport.to_dict"),
 ]
+_FINDING = ("findings[].", "finding.py:Finding.to_dict")
+_AUDIT = [("", "finding.py:Audit.to_dict"), _FINDING]
+_TOPIC_FINDING = [_FINDING, ("findings[].", "connect/topics/topic_checks.py:TopicFinding.to_dict")]
 _KNOWN_ID = ("[].", "transactions/look.py:KnownId.to_dict")
 _READER = "transactions/readers.py:Reader.to_dict"
 
 #: Command -> the parts of its report: where in the whole, and which function makes it.
 REPORTS: dict[str, list[tuple[str, str]]] = {
-    "eos status": [("", "cluster_status.py:to_document"), ("workers[].", "cluster_status.py:_worker_document")],
-    "eos hosts check": [("", "cli/hosts.py:check"), ("workers[].", "rollout/hosts/readiness.py:Readiness.to_dict")],
+    "eos status": [
+        ("", "cluster_status.py:to_document"),
+        ("workers[].", "cluster_status.py:_worker_document"),
+        _FINDING,
+    ],
+    "eos hosts check": [
+        ("", "cli/hosts.py:check"),
+        ("workers[].", "rollout/hosts/readiness.py:Readiness.to_dict"),
+        ("workers[].checks[].", _FINDING[1]),
+    ],
     "eos hosts sudoers": [("[].", "rollout/hosts/sudoers.py:SudoersFile.to_dict")],
     "eos preflight": [
         ("", "preflight/report.py:Report.to_dict"),
-        ("findings[].", "preflight/findings.py:Finding.to_dict"),
+        _FINDING,
+        ("findings[].", "preflight/findings.py:ConnectorFinding.to_dict"),
         ("--to-version: ", "cli/preflight_version.py:check_version"),
         ("--to-version: copies[].", "offsets/seen/copies.py:Copies.to_dict"),
-        ("--to-version: findings[].", "downgrade/older.py:DowngradeFinding.to_dict"),
+        ("--to-version: findings[].", _FINDING[1]),
     ],
     "eos plan": [
         ("", "rollout/plan/plan.py:Plan.to_dict"),
@@ -66,7 +78,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos rollout abort": _ASKED,
     "eos rollout resume": _ROLLED,
     "eos rollout undo": _ROLLED,
-    "eos drift": [("", "rollout/drift/drift.py:Drift.to_dict")],
+    "eos drift": [*_AUDIT, ("", "rollout/drift/drift.py:Drift.to_dict")],
     "eos offsets list": [("[].", "offsets/seen/group.py:SeenOffset.to_dict")],
     "eos offsets diff": [("[].", "offsets/seen/difference.py:Difference.to_dict")],
     **{f"eos offsets {verb}": _OFFSETS for verb in ("alter", "reset", "restore", "prune", "migrate")},
@@ -92,20 +104,20 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos clusters list": [("[].", "cli/clusters.py:_described")],
     "eos transactions describe": [_KNOWN_ID, ("[].", "cli/transactions.py:_described")],
     "eos transactions audit": [
-        ("", "transactions/audit.py:Audit.to_dict"),
-        ("findings[].", "transactions/audit.py:AuditFinding.to_dict"),
+        *_AUDIT,
+        ("", "transactions/audit.py:TransactionAudit.to_dict"),
     ],
     "eos transactions abort": [*_CHANGE, ("report.", "changes/transactions/abort.py:AbortReport.to_dict")],
     "eos acl check": _ACL_CHECK,
     "eos acl explain": [("[].", "cli/acl.py:_explained")],
     "eos acl grant": _ACL_CHANGE,
     "eos acl revoke": _ACL_CHANGE,
-    "eos topics check": [("", "connect/topics/topic_checks.py:TopicsLook.to_dict")],
+    "eos topics check": [("", "connect/topics/topic_checks.py:TopicsLook.to_dict"), *_TOPIC_FINDING],
     "eos topics create": [
         *_CHANGE,
         ("plan.content.changes[].", "connect/topics/topic_checks.py:TopicChange.to_dict"),
         ("report.", "changes/topics/change.py:TopicsReport.to_dict"),
-        ("report.findings[].", "connect/topics/topic_checks.py:Finding.to_dict"),
+        *((f"report.{at}", made_by) for at, made_by in _TOPIC_FINDING),
     ],
     "eos topics list": [
         ("", "cli/topics_list.py:list_"),

@@ -12,9 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from airflow_eos_provider.acls.judge import Answer, Finding, Source
+from airflow_eos_provider.acls.judge import RightFinding, Source, right
 from airflow_eos_provider.acls.rules import Rule
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.acl_values import EVERYTHING, Operation, Pattern, Resource
 from airflow_eos_provider.kafka.admin.authorized_operations import cluster_operations, operations_of
 from airflow_eos_provider.kafka.clients import QuietAdmin
@@ -27,7 +28,9 @@ _CALL_SECONDS = 15.0
 _NO_CREATION = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
 
-def try_all(rules: Iterable[Rule], logins: Mapping[str, KafkaSettings]) -> tuple[dict[Rule, Finding], tuple[str, ...]]:
+def try_all(
+    rules: Iterable[Rule], logins: Mapping[str, KafkaSettings]
+) -> tuple[dict[Rule, RightFinding], tuple[str, ...]]:
     """Try the rights of the principals whose login is known.
 
     :param logins: by principal.
@@ -36,7 +39,7 @@ def try_all(rules: Iterable[Rule], logins: Mapping[str, KafkaSettings]) -> tuple
     wanted: dict[str, list[Rule]] = {}
     for rule in rules:
         wanted.setdefault(rule.principal, []).append(rule)
-    found: dict[Rule, Finding] = {}
+    found: dict[Rule, RightFinding] = {}
     problems = []
     for principal, theirs in wanted.items():
         if principal in logins:
@@ -57,7 +60,7 @@ class Attempts:
     def __init__(self, kafka: Session) -> None:
         self._kafka = kafka
 
-    def results(self, rules: Collection[Rule]) -> dict[Rule, Finding]:
+    def results(self, rules: Collection[Rule]) -> dict[Rule, RightFinding]:
         """What the brokers answer, by rule; those that cannot be tried are left out.
 
         :raises EosError: the login is refused, or no broker answers.
@@ -79,11 +82,11 @@ class Attempts:
             found |= {rule: _finding(rule, allowed=rule.name in joined) for rule in groups}
         return found
 
-    def _topics(self, rules: Collection[Rule]) -> dict[Rule, Finding]:
+    def _topics(self, rules: Collection[Rule]) -> dict[Rule, RightFinding]:
         names = sorted({rule.name for rule in rules})
         if not names:
             return {}
-        found: dict[Rule, Finding] = {}
+        found: dict[Rule, RightFinding] = {}
         with self._kafka.admin() as admin:
             futures = admin.client.describe_topics(
                 TopicCollection(names), include_authorized_operations=True, request_timeout=_CALL_SECONDS
@@ -99,7 +102,7 @@ class Attempts:
                     found[rule] = _finding(rule, allowed=True)  # else it would not be known that it is not there
         return found
 
-    def _cluster(self, rules: Collection[Rule]) -> dict[Rule, Finding]:
+    def _cluster(self, rules: Collection[Rule]) -> dict[Rule, RightFinding]:
         if not rules:
             return {}
         with self._kafka.admin() as admin:
@@ -138,6 +141,6 @@ def _may_create(admin: QuietAdmin, topic: str) -> bool:
     return True
 
 
-def _finding(rule: Rule, *, allowed: bool) -> Finding:
-    answer, said = (Answer.ALLOWED, "allow") if allowed else (Answer.MISSING, "refuse")
-    return Finding(rule, answer, Source.ATTEMPT, f"the brokers {said} it to {rule.principal}")
+def _finding(rule: Rule, *, allowed: bool) -> RightFinding:
+    answer, said = (Verdict.PASS, "allow") if allowed else (Verdict.FAIL, "refuse")
+    return right(rule, answer, Source.ATTEMPT, f"the brokers {said} it to {rule.principal}")

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_eos_provider.acls.attempts import try_all
-from airflow_eos_provider.acls.judge import Answer, Authorizer, Finding, judge
+from airflow_eos_provider.acls.judge import Authorizer, RightFinding, judge
 from airflow_eos_provider.acls.rules import Rule
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 
@@ -22,7 +23,7 @@ class AclReport:
     """
 
     has_authorizer: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[RightFinding, ...]
     notes: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
 
@@ -32,14 +33,14 @@ class AclReport:
         return self.has_authorizer and not self.unknown and not self.gaps
 
     @property
-    def lacking(self) -> tuple[Finding, ...]:
+    def lacking(self) -> tuple[RightFinding, ...]:
         """Rights that are missing, without which something fails."""
         return tuple(each for each in self.findings if each.is_lacking)
 
     @property
-    def unknown(self) -> tuple[Finding, ...]:
+    def unknown(self) -> tuple[RightFinding, ...]:
         """Rights that are required, and of which it is not known whether they are there."""
-        return tuple(each for each in self.findings if each.answer is Answer.UNKNOWN and each.rule.is_required)
+        return tuple(each for each in self.findings if each.verdict is Verdict.INCONCLUSIVE and each.rule.is_required)
 
 
 def check(
@@ -59,7 +60,7 @@ def check(
     by_acls = judge(rules, authorizer)
     if not authorizer.is_there:
         return AclReport(has_authorizer=False, findings=tuple(by_acls), notes=tuple(notes), gaps=tuple(gaps))
-    wanted = [each.rule for each in by_acls if not only_doubtful or each.answer is not Answer.ALLOWED]
+    wanted = [each.rule for each in by_acls if not only_doubtful or each.verdict is not Verdict.PASS]
     tried, problems = try_all(wanted, logins)
     findings = tuple(tried.get(each.rule, each) for each in by_acls)
     return AclReport(has_authorizer=True, findings=findings, notes=(*notes, *problems), gaps=tuple(gaps))

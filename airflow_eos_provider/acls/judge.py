@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_eos_provider.acls.rules import Rule
+from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.kafka.acl_values import ANYWHERE, CLUSTER_NAME, Acl, Operation, Resource
 
 #: Authorizers whose ACLs are all that they ask. Others, as Confluent's or Ranger's, have rules beside them.
@@ -17,14 +18,6 @@ KAFKAS_OWN = frozenset(
         "kafka.security.auth.SimpleAclAuthorizer",
     }
 )
-
-
-class Answer(StrEnum):
-    """Whether a principal has a right."""
-
-    ALLOWED = "allowed"
-    MISSING = "missing"
-    UNKNOWN = "not known"
 
 
 class Source(StrEnum):
@@ -55,24 +48,21 @@ class Authorizer:
     allows_without_acl: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What is known of one rule.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightFinding(Finding):
+    """Whether a right exists: the ACL, or the answer of the brokers, is what was found.
 
-    :param because: the ACL, or the answer of the brokers.
     :param denials: ACLs that deny it: no further ACL allows it then.
     """
 
     rule: Rule
-    answer: Answer
     source: Source
-    because: str
-    denials: tuple[Acl, ...] = field(default=())
+    denials: tuple[Acl, ...] = ()
 
     @property
     def is_lacking(self) -> bool:
         """Whether something fails for this."""
-        return self.answer is Answer.MISSING and self.rule.is_required
+        return self.verdict is Verdict.FAIL and self.rule.is_required
 
     def to_dict(self) -> dict[str, object]:
         """As JSON. Scripts rely on the names."""
@@ -86,68 +76,72 @@ class Finding:
             "name": rule.name,
             "pattern": str(rule.pattern),
             "required": rule.is_required,
-            "answer": str(self.answer),
+            "verdict": str(self.verdict),
             "by": str(self.source),
-            "because": self.because,
+            "found": self.found,
             "why": rule.why,
             "without": rule.without,
         }
 
 
-def judge(rules: Iterable[Rule], authorizer: Authorizer) -> list[Finding]:
+def right(rule: Rule, verdict: Verdict, source: Source, found: str, denials: tuple[Acl, ...] = ()) -> RightFinding:
+    return RightFinding(str(rule), verdict, found, rule=rule, source=source, denials=denials)
+
+
+def judge(rules: Iterable[Rule], authorizer: Authorizer) -> list[RightFinding]:
     """By the ACLs, whether these rights are there."""
     return [_judged(rule, authorizer) for rule in rules]
 
 
-def _judged(rule: Rule, authorizer: Authorizer) -> Finding:
+def _judged(rule: Rule, authorizer: Authorizer) -> RightFinding:
     if not authorizer.is_there:
-        return Finding(rule, Answer.ALLOWED, Source.ACLS, "the brokers have no authorizer")
+        return right(rule, Verdict.PASS, Source.ACLS, "the brokers have no authorizer")
     if authorizer.acls is None:
-        return Finding(rule, Answer.UNKNOWN, Source.NOBODY, authorizer.problem or "the ACLs cannot be read")
+        return right(rule, Verdict.INCONCLUSIVE, Source.NOBODY, authorizer.problem or "the ACLs cannot be read")
     if authorizer.kind is not None and authorizer.kind not in KAFKAS_OWN:
-        return Finding(rule, Answer.UNKNOWN, Source.NOBODY, f"{authorizer.kind} may have rules other than ACLs")
+        return right(rule, Verdict.INCONCLUSIVE, Source.NOBODY, f"{authorizer.kind} may have rules other than ACLs")
     if rule.principal in (authorizer.super_users or ()):
-        return Finding(rule, Answer.ALLOWED, Source.ACLS, "a super user of the brokers")
+        return right(rule, Verdict.PASS, Source.ACLS, "a super user of the brokers")
     return _by_acls(rule, authorizer.acls, authorizer)
 
 
-def _by_acls(rule: Rule, acls: Collection[Acl], authorizer: Authorizer) -> Finding:
+def _by_acls(rule: Rule, acls: Collection[Acl], authorizer: Authorizer) -> RightFinding:
     about = [acl for acl in acls if acl.is_about(rule.principal)]
     own = _said(rule, rule.acl, about)
     found = [_said(rule, each, about) for each in _instead(rule)]
-    for answer in (Answer.ALLOWED, Answer.UNKNOWN):
+    for verdict in (Verdict.PASS, Verdict.INCONCLUSIVE):
         for each in (*found, own):
-            if each is not None and each.answer is answer:
+            if each is not None and each.verdict is verdict:
                 return each
     return own or _without_acl(rule, acls, about, authorizer)
 
 
-def _said(rule: Rule, asked: Acl, about: Collection[Acl]) -> Finding | None:
+def _said(rule: Rule, asked: Acl, about: Collection[Acl]) -> RightFinding | None:
     """What ACLs say of one right by which the rule's may be had; None if they say nothing."""
     if denials := _denials(asked, about):
-        answer = Answer.MISSING if denials[0].host == ANYWHERE else Answer.UNKNOWN
-        return Finding(rule, answer, Source.ACLS, str(denials[0]), tuple(denials))
+        verdict = Verdict.FAIL if denials[0].host == ANYWHERE else Verdict.INCONCLUSIVE
+        return right(rule, verdict, Source.ACLS, str(denials[0]), tuple(denials))
     allowing = sorted((acl for acl in about if _allows(acl, asked)), key=lambda acl: acl.host != ANYWHERE)
     if not allowing:
         return None
     if allowing[0].host == ANYWHERE:
-        return Finding(rule, Answer.ALLOWED, Source.ACLS, str(allowing[0]))
-    return Finding(rule, Answer.UNKNOWN, Source.ACLS, f"{allowing[0]} alone")
+        return right(rule, Verdict.PASS, Source.ACLS, str(allowing[0]))
+    return right(rule, Verdict.INCONCLUSIVE, Source.ACLS, f"{allowing[0]} alone")
 
 
-def _without_acl(rule: Rule, acls: Iterable[Acl], about: Collection[Acl], authorizer: Authorizer) -> Finding:
+def _without_acl(rule: Rule, acls: Iterable[Acl], about: Collection[Acl], authorizer: Authorizer) -> RightFinding:
     """No ACL allows it. That may be right: of a super user, and of a resource that has no ACL at all."""
     has_acls = any(acl.touches(rule.resource, rule.name, rule.pattern) for acl in acls)
     if not has_acls and authorizer.allows_without_acl:
         found = f"{rule.resource} {rule.name} has no ACL, so everybody may use it"
-        return Finding(rule, Answer.ALLOWED, Source.ACLS, found)
+        return right(rule, Verdict.PASS, Source.ACLS, found)
     if not has_acls and authorizer.allows_without_acl is None:
         found = f"{rule.resource} {rule.name} has no ACL; the brokers do not say whether everybody may use it then"
-        return Finding(rule, Answer.UNKNOWN, Source.ACLS, found)
+        return right(rule, Verdict.INCONCLUSIVE, Source.ACLS, found)
     if authorizer.super_users is None and not any(acl.principal == rule.principal for acl in about):
         found = f"no ACL names {rule.principal}; the brokers do not say whether it is a super user"
-        return Finding(rule, Answer.UNKNOWN, Source.ACLS, found)
-    return Finding(rule, Answer.MISSING, Source.ACLS, "no ACL allows it")
+        return right(rule, Verdict.INCONCLUSIVE, Source.ACLS, found)
+    return right(rule, Verdict.FAIL, Source.ACLS, "no ACL allows it")
 
 
 def _instead(rule: Rule) -> list[Acl]:

@@ -14,7 +14,7 @@ from rich.text import Text
 from airflow_eos_provider.acls.check import AclReport
 from airflow_eos_provider.acls.check import check as check_rights
 from airflow_eos_provider.acls.forms import Form, kafka_acls_lines, written
-from airflow_eos_provider.acls.judge import Answer, Finding
+from airflow_eos_provider.acls.judge import RightFinding
 from airflow_eos_provider.acls.look import read_authorizer
 from airflow_eos_provider.acls.rules import Rule, also_reached
 from airflow_eos_provider.changes.change import read_request
@@ -38,6 +38,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted, ranges
 from airflow_eos_provider.errors import ConfigurationError, NotKnownError
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.acl_values import Pattern, Resource, require_principal
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.output import Output, print_document
@@ -90,7 +91,7 @@ def check(
         report = _report(asked, {} if form is not Form.TABLE else _logins(login or (), brokers))
         reached = also_reached(asked.rules, asked.facts.ids)
     if form is not Form.TABLE:
-        acls = [each.rule.acl for each in report.findings if not missing or each.answer is not Answer.ALLOWED]
+        acls = [each.rule.acl for each in report.findings if not missing or each.verdict is not Verdict.PASS]
         print_lines(written(acls, form, brokers))
         return
     document = _document(report, request.mode, report.findings, reached)
@@ -192,7 +193,7 @@ def _explained(rule: Rule) -> dict[str, Any]:
 
 
 def _document(
-    report: AclReport, mode: Mode, found: Iterable[Finding], reached: Mapping[Rule, Sequence[str]]
+    report: AclReport, mode: Mode, found: Iterable[RightFinding], reached: Mapping[Rule, Sequence[str]]
 ) -> dict[str, Any]:
     """As JSON. Scripts rely on the names."""
     return {
@@ -207,10 +208,10 @@ def _document(
     }
 
 
-def _show(found: Sequence[Finding], output: Output | None) -> None:
+def _show(found: Sequence[RightFinding], output: Output | None) -> None:
     """A part of the cluster after the other, with a row for each resource; a connector's ids in one."""
 
-    def part(each: Finding) -> tuple[str, str]:
+    def part(each: RightFinding) -> tuple[str, str]:
         return each.rule.principal, each.rule.part
 
     for (principal, whose), theirs in groupby(sorted(found, key=part), key=part):
@@ -224,13 +225,13 @@ def _show(found: Sequence[Finding], output: Output | None) -> None:
         console.print(shown)
 
 
-def _places(found: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
+def _places(found: Iterable[RightFinding]) -> list[tuple[str, list[RightFinding]]]:
     """What rules are about, with the findings of one of those that are alike: ids that differ in their number."""
 
-    def place(each: Finding) -> tuple[str, str, str]:
+    def place(each: RightFinding) -> tuple[str, str, str]:
         return str(each.rule.resource), str(each.rule.pattern), each.rule.name
 
-    alike: dict[tuple[str, ...], list[tuple[str, list[Finding]]]] = {}
+    alike: dict[tuple[str, ...], list[tuple[str, list[RightFinding]]]] = {}
     for (resource, pattern, name), findings in groupby(sorted(found, key=place), key=place):
         each = sorted(findings, key=lambda one: str(one.rule.operation))
         numbered = resource == Resource.TRANSACTIONAL_ID and pattern == Pattern.LITERAL
@@ -246,13 +247,13 @@ def _places(found: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
     return rows
 
 
-def _operations(found: Iterable[Finding]) -> str:
+def _operations(found: Iterable[RightFinding]) -> str:
     return ", ".join(str(each.rule.operation) for each in found)
 
 
-def _lacking_text(found: Sequence[Finding]) -> str:
-    missing = _operations(each for each in found if each.answer is Answer.MISSING)
-    unknown = _operations(each for each in found if each.answer is Answer.UNKNOWN)
+def _lacking_text(found: Sequence[RightFinding]) -> str:
+    missing = _operations(each for each in found if each.verdict is Verdict.FAIL)
+    unknown = _operations(each for each in found if each.verdict is Verdict.INCONCLUSIVE)
     return "; ".join(filter(None, (missing, unknown and f"not known: {unknown}")))
 
 
@@ -261,17 +262,17 @@ def _show_checked(report: AclReport, brokers: str) -> None:
         console.print("The brokers have no authorizer: everybody may do everything, so there is nothing to check.")
         return
     for each in report.findings:
-        if each.answer is Answer.ALLOWED:
+        if each.verdict is Verdict.PASS:
             continue
-        kind = str(each.answer) if each.rule.is_required else f"{each.answer}, and not required"
+        kind = str(each.verdict) if each.rule.is_required else f"{each.verdict}, and not required"
         console.print(Text(f"{each.rule}  ({each.rule.part}): {kind}", "yellow"), soft_wrap=True)
-        console.print(f"  By {each.source}: {each.because}.", soft_wrap=True)
+        console.print(f"  By {each.source}: {each.found}.", soft_wrap=True)
         console.print(f"  Without it: {each.rule.without}", soft_wrap=True)
     if report.lacking:
         console.print("Run this to fix it (or 'eos acl grant'):", style="bold")
         for line in kafka_acls_lines([each.rule.acl for each in report.lacking if not each.denials], brokers):
             console.print(line, soft_wrap=True)
-    allowed = [each for each in report.findings if each.answer is Answer.ALLOWED]
+    allowed = [each for each in report.findings if each.verdict is Verdict.PASS]
     by = {source: len(list(them)) for source, them in groupby(sorted(str(each.source) for each in allowed))}
     sources = ", ".join(f"{number} by {source}" for source, number in by.items())
     console.print(

@@ -22,10 +22,14 @@ from airflow_eos_provider.changes.change import TAKE_OVER_HELP
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, exposed_file, kafka_of_file
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.output import WIDE, Output
 from airflow_eos_provider.plan_hash import MIN_HASH_LENGTH
 from airflow_eos_provider.terminal import console_on
+
+#: Of findings, by their verdict.
+STYLES = {Verdict.PASS: "", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "yellow"}
 
 #: Where a cluster file is looked for when none is named: here first, then the default lab.
 DEFAULT_CLUSTER_FILES = (Path("eos.yaml"), Path(".eos/lab/default/eos.yaml"))
@@ -194,6 +198,23 @@ def width_for(output: Output | None) -> Iterator[None]:
         yield
     finally:
         console.width = before
+
+
+def show_finding(one: Finding, before: str = "", style: str | None = None) -> None:
+    """A finding on one line, and below it what was expected and what to do.
+
+    :param before: what stands before it on its line.
+    :param style: of that line; None for the style of its verdict.
+    """
+    first, *more = one.lines()
+    console.print(f"{before}{first}", style=STYLES[one.verdict] if style is None else style, soft_wrap=True)
+    for line in more:
+        console.print(f"    {line}", soft_wrap=True)
+
+
+def show_answer(text: str, verdict: Verdict) -> None:
+    """The answer of a whole check."""
+    print_lines(text, style=STYLES[verdict] or "green")
 
 
 def print_lines(text: str, *, on: Console = console, style: str | None = None) -> None:

@@ -15,19 +15,14 @@ from airflow_eos_provider.cli.common import (
     load_cluster,
     print_lines,
     progress_console,
+    show_answer,
     watch_option,
 )
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.errors import RolloutPausedError
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.output import OutputOption, print_document
-from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift.drift import Drift
 from airflow_eos_provider.rollout.drift.watch import DriftWatch
-
-#: With --exit-code: 1 for a finding, 5 if the cluster could not be seen completely.
-EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: RolloutPausedError.exit_code}
-
-_STYLES = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 
 ModeOption = Annotated[
     Mode | None,
@@ -60,9 +55,9 @@ def drift(
             time.sleep(watch)
             found = watcher.look()
     if not print_document(found.to_dict(), _drifted(found), output, as_json=as_json):
-        print_lines(found.describe(), style=_STYLES[found.verdict])
+        show_answer(found.describe(), found.verdict)
     if exit_code:
-        raise typer.Exit(EXIT_CODES[found.verdict])
+        raise typer.Exit(found.verdict.exit_code)
 
 
 def _drifted(found: Drift) -> list[str]:

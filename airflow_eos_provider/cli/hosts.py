@@ -15,6 +15,8 @@ from airflow_eos_provider.cli.common import (
     load_cluster,
     print_lines,
     report_line,
+    show_answer,
+    show_finding,
     table,
     warn,
     width_for,
@@ -23,16 +25,10 @@ from airflow_eos_provider.cli.completion import complete_worker
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, WorkerDescription
 from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.finding import Verdict, overall
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
-from airflow_eos_provider.rollout.check import Check
 from airflow_eos_provider.rollout.hosts.readiness import Readiness, check_all, check_worker
 from airflow_eos_provider.rollout.hosts.sudoers import SudoersFile, sudoers_of
-from airflow_eos_provider.verdict import Verdict
-
-#: Scripts rely on these.
-EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 5}
-
-_STYLES = {Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "yellow"}
 
 _ANSWERS = {
     Verdict.PASS: "A roll finds what it needs.",
@@ -78,7 +74,7 @@ def check(
     document = {"workers": [each.to_dict() for each in found]}
     if not print_document(document, _names(found), output, as_json=as_json):
         _show(found, wide=output is Output.WIDE)
-    raise typer.Exit(exit_code(found))
+    raise typer.Exit(_verdict(found).exit_code)
 
 
 @hosts_app.command(
@@ -105,14 +101,8 @@ def sudoers(worker: WorkersOption = None, cluster: ClusterOption = None, as_json
     _show_what_to_do(files)
 
 
-def exit_code(found: Sequence[Readiness]) -> int:
-    """The exit code that goes with what was found."""
-    return EXIT_CODES[_verdict(found)]
-
-
 def _verdict(found: Iterable[Readiness]) -> Verdict:
-    verdicts = {each.verdict for each in found}
-    return next((each for each in (Verdict.FAIL, Verdict.INCONCLUSIVE) if each in verdicts), Verdict.PASS)
+    return overall(check for each in found for check in each.checks)
 
 
 def _chosen(cluster: ConnectCluster, names: Sequence[str] | None) -> list[WorkerDescription]:
@@ -130,7 +120,7 @@ def _progress(done: Readiness) -> None:
 
 def _summary(one: Readiness) -> str:
     passed = sum(check.passed for check in one.checks)
-    others = [f"{check.name}: {check.verdict}" for check in one.checks if not check.passed]
+    others = [f"{check.subject}: {check.verdict}" for check in one.checks if not check.passed]
     return ", ".join([f"{passed} of {counted(len(one.checks), 'check')} passed", *others])
 
 
@@ -141,34 +131,25 @@ def _show(found: Sequence[Readiness], *, wide: bool) -> None:
         for one in found:
             _show_worker(one)
     verdict = _verdict(found)
-    style = {Verdict.PASS: "green", Verdict.FAIL: "bold red"}.get(verdict, "bold yellow")
     ready = sum(one.verdict is Verdict.PASS for one in found)
-    console.print(f"{ready} of {counted(len(found), 'worker')} ready. {_ANSWERS[verdict]}", style=style)
+    show_answer(f"{ready} of {counted(len(found), 'worker')} ready. {_ANSWERS[verdict]}", verdict)
 
 
 def _show_worker(one: Readiness) -> None:
     where = f"on {one.machine}" if one.machine else "on this machine"
     console.print(Text(f"{one.worker_id}  {where}, {one.kind}", "bold"), soft_wrap=True)
     for each in one.checks:
-        console.print(
-            Text(f"  {_answer(each):<14}{each.name}: {each.evidence}", _STYLES.get(each.verdict, "")), soft_wrap=True
-        )
-        if each.remedy and not each.passed:
-            console.print(Text(f"  {'':<14}What to do: {each.remedy}"), soft_wrap=True)
-
-
-def _answer(check: Check) -> str:
-    return str(check.verdict)
+        show_finding(each, f"  {each.verdict:<14}{each.subject}: ")
 
 
 def _show_table(found: Sequence[Readiness]) -> None:
     shown = table()
-    for column in ("worker", "machine", "check", "answer", "evidence", "what to do"):
+    for column in ("worker", "machine", "check", "answer", "found", "what to do"):
         shown.add_column(column)
     for one in found:
         for each in one.checks:
-            remedy = "" if each.passed else each.remedy
-            shown.add_row(one.worker_id, one.machine or "this one", each.name, str(each.verdict), each.evidence, remedy)
+            where = one.machine or "this one"
+            shown.add_row(one.worker_id, where, each.subject, str(each.verdict), each.found, each.remedy)
     with width_for(Output.WIDE):
         console.print(shown)
 

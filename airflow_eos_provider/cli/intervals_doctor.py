@@ -15,28 +15,24 @@ from airflow_eos_provider.cli.common import (
     console,
     load_kafka,
     report_line,
+    show_answer,
+    show_finding,
     table,
     timeout_option,
     width_for,
 )
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.interval.spark.executors.needs import (
     NEEDS,
     PANDAS,
     PYTHONS,
     SPARKS,
-    Check,
     Diagnosis,
 )
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document
-from airflow_eos_provider.verdict import Verdict
-
-#: Scripts rely on these.
-EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 5}
-
-_STYLES = {Verdict.PASS: "", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "yellow"}
 
 _ANSWERS = {
     Verdict.PASS: "Interval runs have what they need.",
@@ -95,7 +91,7 @@ def doctor(
     Without --master or --remote, checks this Python only. With one of them, small Spark jobs check the Python, versions
     and librdkafka of every executor. With --bootstrap-servers or --cluster, also whether the brokers answer there.
 
-    Exit code: 1 if a check failed, 5 if eos could not run one, 6 if no executor answered.
+    Exit code: 1 if a check failed, 5 if eos could not run one, for example because no executor answered.
     """
     from airflow_eos_provider.interval.spark.executor_survey import diagnose
 
@@ -110,10 +106,10 @@ def doctor(
         executors=executors,
         report=report_line,
     )
-    failed = [each.place for each in found.checks if each.verdict is not Verdict.PASS]
+    failed = [each.subject for each in found.checks if not each.passed]
     if not print_document(found.to_dict(), dict.fromkeys(failed), output, as_json=as_json):
         _show(found, wide=output is Output.WIDE)
-    raise typer.Exit(EXIT_CODES[found.verdict])
+    raise typer.Exit(found.verdict.exit_code)
 
 
 def _kafka(bootstrap_servers: str | None, client_file: Path | None, cluster: Path | None) -> KafkaSettings | None:
@@ -148,18 +144,12 @@ def _show(found: Diagnosis, *, wide: bool) -> None:
     if wide:
         _show_table(found)
     else:
-        places = dict.fromkeys(each.place for each in found.checks)
-        for place in places:
-            _show_place(found, place, [each for each in found.checks if each.place == place])
+        for place in dict.fromkeys(each.subject for each in found.checks):
+            _show_place(found, place, [each for each in found.checks if each.subject == place])
     if found.master is None:
         console.print("Executors were not checked: pass --master or --remote.")
-    passed = sum(each.verdict is Verdict.PASS for each in found.checks)
-    style = "green" if found.verdict is Verdict.PASS else _STYLES[found.verdict]
-    console.print(
-        f"{passed} of {counted(len(found.checks), 'check')} passed. {_ANSWERS[found.verdict]}",
-        style=style,
-        soft_wrap=True,
-    )
+    passed = sum(each.passed for each in found.checks)
+    show_answer(f"{passed} of {counted(len(found.checks), 'check')} passed. {_ANSWERS[found.verdict]}", found.verdict)
 
 
 def _show_supported() -> None:
@@ -175,23 +165,21 @@ def _show_supported() -> None:
             console.print(f"  {need.name} {need.bounds}  ({who})", soft_wrap=True)
 
 
-def _show_place(found: Diagnosis, place: str, checks: list[Check]) -> None:
+def _show_place(found: Diagnosis, place: str, checks: list[Finding]) -> None:
     """One place; what passed there in one line each."""
     look = next((each for each in (found.driver, *found.executors) if each.place == place), None)
     console.print(Text(f"{place} on {look.host}" if look else place, "bold"), soft_wrap=True)
     for each in checks:
-        console.print(Text(f"  {each.verdict:<14}{each.name}: {each.evidence}", _STYLES[each.verdict]), soft_wrap=True)
-        if each.remedy and each.verdict is not Verdict.PASS:
-            console.print(Text(f"  {'':<14}What to do: {each.remedy}"), soft_wrap=True)
+        show_finding(each, f"  {each.verdict:<14}{each.kind}: ")
 
 
 def _show_table(found: Diagnosis) -> None:
     hosts = {look.place: look.host for look in (found.driver, *found.executors)}
     shown = table()
-    for column in ("place", "host", "check", "answer", "evidence", "what to do"):
+    for column in ("place", "host", "check", "answer", "found", "what to do"):
         shown.add_column(column)
     for each in found.checks:
-        remedy = "" if each.verdict is Verdict.PASS else each.remedy
-        shown.add_row(each.place, hosts.get(each.place, ""), each.name, str(each.verdict), each.evidence, remedy)
+        cells = (each.kind, str(each.verdict), each.found, each.remedy)
+        shown.add_row(each.subject, hosts.get(each.subject, ""), *cells)
     with width_for(Output.WIDE):
         console.print(shown)

@@ -13,6 +13,8 @@ from airflow_eos_provider.cli.common import (
     console,
     load_cluster,
     print_over,
+    show_answer,
+    show_finding,
     table,
     timeout_option,
     warn,
@@ -22,14 +24,11 @@ from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.preflight_version import check_version
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.output import Output, OutputOption, print_document
-from airflow_eos_provider.preflight.findings import Finding
+from airflow_eos_provider.preflight.findings import ConnectorFinding
 from airflow_eos_provider.preflight.look import Scope, look
 from airflow_eos_provider.preflight.report import Report
-from airflow_eos_provider.verdict import Verdict
-
-#: Scripts rely on these: 1 if something blocks, 5 if it is not known whether something does.
-EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 5}
 
 #: A validation may wait for the system that a connector reads, seconds.
 ANSWER_SECONDS = 30.0
@@ -81,7 +80,7 @@ def preflight(
         warn(f"{key} is accepted, and is no finding")
     if not print_document(report.to_dict(), _names(report), output, as_json=as_json):
         _show(report, wide=output is Output.WIDE)
-    raise typer.Exit(EXIT_CODES[report.verdict])
+    raise typer.Exit(report.verdict.exit_code)
 
 
 def _progress(done: int, total: int) -> None:
@@ -91,7 +90,7 @@ def _progress(done: int, total: int) -> None:
 def _names(report: Report) -> list[str]:
     """The connectors about which something blocks or may block, each once."""
     counted = [one for one in report.open if one.key not in report.accepted]
-    return list(dict.fromkeys(one.connector for one in counted if (one.blocks or one.may_block) and one.connector))
+    return list(dict.fromkeys(one.subject for one in counted if (one.blocks or one.may_block) and one.subject))
 
 
 def _show(report: Report, *, wide: bool) -> None:
@@ -102,11 +101,10 @@ def _show(report: Report, *, wide: bool) -> None:
             _show_connector(name, [one for one in report.of_connector(name) if not one.passed], report)
     if report.sinks:
         console.print(f"Out of scope, since they are sinks: {', '.join(report.sinks)}", soft_wrap=True)
-    style = {Verdict.PASS: "green", Verdict.FAIL: "bold red"}.get(report.verdict, "bold yellow")
-    console.print(f"{report.summary()} {_ANSWERS[report.verdict]}", style=style, soft_wrap=True)
+    show_answer(f"{report.summary()} {_ANSWERS[report.verdict]}", report.verdict)
 
 
-def _show_connector(name: str, findings: list[Finding], report: Report) -> None:
+def _show_connector(name: str, findings: list[ConnectorFinding], report: Report) -> None:
     if not findings:
         if name in report.sources:
             console.print(f"{name}: nothing found", soft_wrap=True)
@@ -114,7 +112,7 @@ def _show_connector(name: str, findings: list[Finding], report: Report) -> None:
     console.print(name or "All source connectors", style="bold", soft_wrap=True)
     for one in findings:
         weight = "accepted" if one.key in report.accepted else one.weight
-        console.print(f"  {weight:<10}{one}", style=_STYLES.get(weight), soft_wrap=True)
+        show_finding(one, f"  {weight:<10}{one.kind}: ", _STYLES.get(weight, ""))
 
 
 def _show_table(report: Report) -> None:
@@ -124,6 +122,6 @@ def _show_table(report: Report) -> None:
     for one in report.findings:
         weight = "accepted" if one.key in report.accepted else str(one.severity)
         cells = (str(one.verdict), "" if one.passed else weight, one.kind, one.found, one.expected)
-        shown.add_row(one.connector or "all", *cells, "" if one.passed else one.remedy, one.evidence)
+        shown.add_row(one.subject or "all", *cells, one.remedy, one.evidence)
     with width_for(Output.WIDE):
         console.print(shown)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import typer
-from rich.text import Text
 
 from airflow_eos_provider.cli.common import (
     console,
     print_share_read,
+    show_finding,
     table,
     width_for,
 )
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.downgrade.look import look_before
-from airflow_eos_provider.downgrade.older import DowngradeFinding, DowngradeLook, Effect, findings
-from airflow_eos_provider.errors import RolloutPausedError
+from airflow_eos_provider.downgrade.older import DowngradeLook, findings
+from airflow_eos_provider.finding import Finding, overall
 from airflow_eos_provider.output import Output, print_document
-
-_STYLES = {Effect.LOSES: "red", Effect.CHANGES: ""}
 
 
 def check_version(described: ConnectCluster, to_version: str, output: Output | None, *, as_json: bool) -> None:
@@ -26,27 +24,24 @@ def check_version(described: ConnectCluster, to_version: str, output: Output | N
     with ConnectSession(described) as session:
         look = look_before(session, to_version, config_topic="", offsets_topic="", progress=print_share_read)
     found = findings(look)
-    effects = {one.effect for one in found}
+    verdict = overall(found)
     document = {
         "group": look.group_id,
         "to_version": to_version,
-        "ok": all(effect.is_accepted for effect in effects),
+        "ok": verdict.exit_code == 0,
         "workers": [
             {"worker": one.worker_id, "version": one.version, "exactly_once": one.exactly_once} for one in look.workers
         ],
         "copies": [one.to_dict() for one in look.copies],
         "findings": [one.to_dict() for one in found],
     }
-    if not print_document(document, [one.about for one in found], output, as_json=as_json):
+    if not print_document(document, [one.subject for one in found], output, as_json=as_json):
         with width_for(output):
             _show(look, found)
-    if effects & {Effect.LOSES, Effect.REPEATS, Effect.FAILS}:
-        raise typer.Exit(1)
-    if Effect.UNKNOWN in effects:
-        raise typer.Exit(RolloutPausedError.exit_code)
+    raise typer.Exit(verdict.exit_code)
 
 
-def _show(look: DowngradeLook, found: list[DowngradeFinding]) -> None:
+def _show(look: DowngradeLook, found: list[Finding]) -> None:
     shown = table(f"{look.group_id}: to Kafka Connect {look.to_version}")
     for column in ("worker", "runs", "exactly-once"):
         shown.add_column(column, overflow="fold")
@@ -57,9 +52,6 @@ def _show(look: DowngradeLook, found: list[DowngradeFinding]) -> None:
     if not look.is_before_kip_618:
         console.print(f"Kafka Connect {look.to_version} knows exactly-once source support: modes and own topics stay.")
     for one in found:
-        console.print(Text(f"{one.effect}: {one.about}", _STYLES.get(one.effect, "yellow")), soft_wrap=True)
-        console.print(Text(f"  {one.found}."), soft_wrap=True)
-        if one.remedy:
-            console.print(Text(f"  What to do: {one.remedy}"), soft_wrap=True)
-    if all(one.effect.is_accepted for one in found):
+        show_finding(one, f"{one.kind}: {one.subject}: ")
+    if all(one.passed for one in found):
         console.print("As far as eos can see, nothing is lost, delivered again, or fails.")

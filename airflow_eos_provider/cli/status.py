@@ -14,15 +14,16 @@ from airflow_eos_provider.cli.common import (
     JsonOption,
     console,
     load_cluster,
+    show_finding,
     table,
     width_for,
 )
 from airflow_eos_provider.cluster_status import all_findings, connector_documents, to_document
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.finding import Finding, overall
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.output import OutputOption, print_document
-from airflow_eos_provider.rollout.drift.findings import Finding
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.terminal import lines
@@ -41,10 +42,6 @@ _MODE_STYLES = {
 }
 
 
-#: What ``--exit-code`` ends with if there are findings. Scripts rely on it.
-EXIT_FINDINGS = 1
-
-
 def status(
     cluster: ClusterOption = None,
     exit_code: ExitCodeOption = False,
@@ -59,8 +56,8 @@ def status(
     if not print_document(to_document(observation, found), names, output, as_json=as_json):
         with width_for(output):
             _show(observation, found)
-    if exit_code and found:
-        raise typer.Exit(EXIT_FINDINGS)
+    if exit_code:
+        raise typer.Exit(overall(found).exit_code)
 
 
 def _show(observation: Observation, found: tuple[Finding, ...]) -> None:
@@ -222,6 +219,4 @@ def _show_findings(found: tuple[Finding, ...]) -> None:
         return
     console.print("Findings", style="bold")
     for finding in found:
-        console.print(f"  ! {finding.what}", soft_wrap=True)
-        if finding.remedy:
-            console.print(f"    {finding.remedy}", soft_wrap=True)
+        show_finding(finding, "  ! ", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,13 @@ from airflow_eos_provider.changes.change import read_request
 from airflow_eos_provider.changes.topics.change import CREATE_TOPICS, TopicsRequest
 from airflow_eos_provider.changes.topics.look import InternalTopicsClient
 from airflow_eos_provider.cli.change import add_apply, with_options
-from airflow_eos_provider.cli.common import console, load_cluster, table, width_for
+from airflow_eos_provider.cli.common import console, load_cluster, show_finding, table, width_for
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.topics_list import list_
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.topics.topic_checks import CLEANUP, IN_SYNC, Finding, TopicsLook, findings
+from airflow_eos_provider.connect.topics.topic_checks import CLEANUP, IN_SYNC, TopicsLook, findings
+from airflow_eos_provider.errors import UnreachableError
+from airflow_eos_provider.finding import Verdict, overall
 from airflow_eos_provider.output import Output, print_document
 
 topics_app = typer.Typer(
@@ -32,7 +33,7 @@ def check(*, cluster: Path | None, output: Output | None, as_json: bool, **given
     """Check the three internal topics and every connector's own. Changes nothing; exit code 1 if a check fails.
 
     Checks that they exist and are only compacted; their partitions, replicas and settings against the workers' files
-    and the brokers; and whether others write to them. Own topics in other Kafka clusters are checked there. Exit code 6
+    and the brokers; and whether others write to them. Own topics in other Kafka clusters are checked there. Exit code 5
     if own topics are unknown, because no worker or no broker of such a cluster answers; 3 if one is refused.
     """
     request = read_request(TopicsRequest, given)
@@ -40,16 +41,20 @@ def check(*, cluster: Path | None, output: Output | None, as_json: bool, **given
         client = InternalTopicsClient(session, **asdict(request))
         look = client.look()
     found = findings(look)
-    if not print_document(look.to_dict(), [one.topic for one in found], output, as_json=as_json):
+    if not print_document(look.to_dict(), [one.subject for one in found], output, as_json=as_json):
         with width_for(output):
             _show(look)
-            _show_findings(found)
+            for one in found:
+                show_finding(one)
             _show_not_checked(look)
     if found:
-        raise typer.Exit(1)
-    if client.unreachable:
-        raise client.unreachable
-    client.require_own_topics()
+        raise typer.Exit(overall(found).exit_code)
+    errors = [error for error in (client.unreachable, *client.unknown.values()) if error is not None]
+    for error in errors:
+        if not isinstance(error, UnreachableError):
+            raise error
+    if errors:
+        raise typer.Exit(Verdict.INCONCLUSIVE.exit_code)
 
 
 topics_app.command("list", epilog=examples("eos topics list", "eos topics list -o json"))(list_)
@@ -72,13 +77,6 @@ def _show(look: TopicsLook) -> None:
         )
         shown.add_row(wanted.name, wanted.use, *cells)
     console.print(shown)
-
-
-def _show_findings(found: Iterable[Finding]) -> None:
-    for one in found:
-        console.print(Text(one.found, "yellow"), soft_wrap=True)
-        console.print(Text(f"  Expected: {one.expected}"), soft_wrap=True)
-        console.print(Text(f"  What to do: {one.remedy}"), soft_wrap=True)
 
 
 def _show_not_checked(look: TopicsLook) -> None:

@@ -160,7 +160,7 @@ def _list(
         console.print(shown)
     live = live_ids(described.group_id, state) if state else {}
     for finding in idle_ids(found, live, expiration, now, DEFAULT_LIMITS):
-        console.print(f"{sentence(finding.what)} {sentence(finding.remedy)}", style="yellow", soft_wrap=True)
+        console.print(f"{sentence(finding.found)} {sentence(finding.remedy)}", style="yellow", soft_wrap=True)
 
 
 @transactions_app.command("describe", epilog=examples("eos transactions describe connect-orders-jdbc-0"))

@@ -11,18 +11,12 @@ from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
     load_cluster,
-    print_lines,
+    show_answer,
 )
 from airflow_eos_provider.cli.transactions_watch import TopicsOption
-from airflow_eos_provider.errors import EosError, RolloutPausedError
 from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Limits
 from airflow_eos_provider.transactions.auditor import Auditor
-
-#: Scripts rely on these.
-EXIT_CODES = {"pass": 0, "fail": EosError.exit_code, "inconclusive": RolloutPausedError.exit_code}
-
-_STYLES = {"pass": "green", "fail": "bold red", "inconclusive": "bold yellow"}
 
 
 def audit_(
@@ -72,5 +66,5 @@ def audit_(
         found = auditor.look()
     names = list(dict.fromkeys(finding.subject for finding in found.findings))
     if not print_document(found.to_dict(), names, output, as_json=as_json):
-        print_lines(found.describe(), style=_STYLES[found.verdict])
-    raise typer.Exit(EXIT_CODES[found.verdict])
+        show_answer(found.describe(), found.verdict)
+    raise typer.Exit(found.verdict.exit_code)

@@ -9,12 +9,12 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 from urllib.parse import quote
 
 from airflow_eos_provider.connect.rest_calls import ConnectorStatus
 from airflow_eos_provider.connect.task_failures import FailureKind, name_failure
 from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.offsets.seen.copies import Copies
 from airflow_eos_provider.rollout.plan.preflight import FIRST_VERSION, kafka_version
 from airflow_eos_provider.rollout.plan.worker_edits import ISOLATION_PROPERTY, READ_COMMITTED
@@ -37,9 +37,9 @@ class Effect(StrEnum):
     CHANGES = "changes"
 
     @property
-    def is_accepted(self) -> bool:
-        """Whether it is no reason against the downgrade."""
-        return self is Effect.CHANGES
+    def verdict(self) -> Verdict:
+        """Whether it is a reason against the downgrade."""
+        return {Effect.CHANGES: Verdict.PASS, Effect.UNKNOWN: Verdict.INCONCLUSIVE}.get(self, Verdict.FAIL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,42 +96,29 @@ class DowngradeLook:
         return number is not None and number < FIRST_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class DowngradeFinding:
-    """One thing that the older version does not know, or does otherwise.
-
-    :param about: a worker, a connector, or a topic.
-    :param remedy: what to do, where something is to be done.
-    """
-
-    effect: Effect
-    about: str
-    found: str
-    remedy: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {"effect": str(self.effect), "about": self.about, "found": self.found, "remedy": self.remedy}
+def finding(effect: Effect, about: str, found: str, remedy: str = "") -> Finding:
+    """What the older version does not know, or does otherwise, about a worker, a connector, or a topic."""
+    return Finding(about, effect.verdict, found, remedy=remedy, kind=effect)
 
 
-def findings(look: DowngradeLook) -> list[DowngradeFinding]:
+def findings(look: DowngradeLook) -> list[Finding]:
     """What the downgrade brings about, the worst first."""
     number = kafka_version(look.to_version)
-    found: list[DowngradeFinding] = []
+    found: list[Finding] = []
     if look.is_before_kip_618:
         found += [*_readers(look), *_modes(look), *_own_topics(look), *_ignored(look), *_records(look)]
     if number is not None and number < FIRST_WITH_STOP:
         found += _stopped(look)
     found += _task_configs(look)
     order = list(Effect)
-    return sorted(found, key=lambda one: (order.index(one.effect), one.about))
+    return sorted(found, key=lambda one: (order.index(Effect(one.kind)), one.subject))
 
 
-def _readers(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+def _readers(look: DowngradeLook) -> Iterator[Finding]:
     """Workers that would take uncommitted offsets for progress; 3.2 takes the same property for its own topics."""
     for worker in look.workers:
         if worker.properties is None:
-            yield DowngradeFinding(
+            yield finding(
                 Effect.UNKNOWN,
                 worker.worker_id,
                 f"its file cannot be read here: does it have {ISOLATION_PROPERTY}={READ_COMMITTED}?",
@@ -139,7 +126,7 @@ def _readers(look: DowngradeLook) -> Iterator[DowngradeFinding]:
                 "progress.",
             )
         elif worker.properties.get(ISOLATION_PROPERTY) != READ_COMMITTED:
-            yield DowngradeFinding(
+            yield finding(
                 Effect.LOSES,
                 worker.worker_id,
                 f"its file does not have {ISOLATION_PROPERTY}={READ_COMMITTED}: an older worker treats the offsets of "
@@ -149,11 +136,11 @@ def _readers(look: DowngradeLook) -> Iterator[DowngradeFinding]:
             )
 
 
-def _modes(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+def _modes(look: DowngradeLook) -> Iterator[Finding]:
     """In one step, tasks on workers that are still enabled ask an older leader for its fencing endpoint."""
     unknown = [worker.worker_id for worker in look.workers if worker.exactly_once is None]
     if unknown:
-        yield DowngradeFinding(
+        yield finding(
             Effect.UNKNOWN,
             ", ".join(unknown),
             "does not say whether it runs exactly-once source connectors; if it does, its source tasks fail once an "
@@ -169,7 +156,7 @@ def _modes(look: DowngradeLook) -> Iterator[DowngradeFinding]:
         if status.type != "sink"
         for task in status.tasks
     ]
-    yield DowngradeFinding(
+    yield finding(
         Effect.FAILS,
         ", ".join(enabled),
         "runs exactly-once source connectors: once an older worker leads the group, each source task that starts here "
@@ -179,13 +166,13 @@ def _modes(look: DowngradeLook) -> Iterator[DowngradeFinding]:
     )
 
 
-def _own_topics(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+def _own_topics(look: DowngradeLook) -> Iterator[Finding]:
     for one in look.copies:
         migrate = (
             f"'{shlex.join(['eos', 'offsets', 'migrate', one.connector, '--to', 'global'])}' before the downgrade."
         )
         if one.ahead:
-            yield DowngradeFinding(
+            yield finding(
                 Effect.LOSES,
                 one.connector,
                 f"resumes from the copies in the global topic, and in {counted(one.ahead, 'source partition')} the "
@@ -194,7 +181,7 @@ def _own_topics(look: DowngradeLook) -> Iterator[DowngradeFinding]:
                 f"Run this again in a moment: a running task may just be committing. If it stays, {migrate}",
             )
         elif one.further:
-            yield DowngradeFinding(
+            yield finding(
                 Effect.LOSES,
                 one.connector,
                 f"resumes from the global topic, which is ahead of its own topic {one.own_topic} in "
@@ -202,9 +189,9 @@ def _own_topics(look: DowngradeLook) -> Iterator[DowngradeFinding]:
                 migrate,
             )
         elif one.behind:
-            yield DowngradeFinding(Effect.REPEATS, one.connector, behind_in_words(one), migrate)
+            yield finding(Effect.REPEATS, one.connector, behind_in_words(one), migrate)
         elif one.left:
-            yield DowngradeFinding(
+            yield finding(
                 Effect.REPEATS,
                 one.connector,
                 f"resumes from the global topic, which is newer than its own topic {one.own_topic} in "
@@ -213,7 +200,7 @@ def _own_topics(look: DowngradeLook) -> Iterator[DowngradeFinding]:
                 f"'{shlex.join(['eos', 'offsets', 'drop-own', one.connector])}' before newer workers run it.",
             )
         elif not one.read_own:
-            yield DowngradeFinding(
+            yield finding(
                 Effect.REPEATS,
                 one.connector,
                 f"has no offset in its own topic {one.own_topic} so far; the older version writes only to the global "
@@ -221,7 +208,7 @@ def _own_topics(look: DowngradeLook) -> Iterator[DowngradeFinding]:
                 migrate,
             )
         else:
-            yield DowngradeFinding(
+            yield finding(
                 Effect.REPEATS,
                 one.connector,
                 f"resumes from the copy in the global topic, which is up to date with its own topic {one.own_topic} "
@@ -230,7 +217,7 @@ def _own_topics(look: DowngradeLook) -> Iterator[DowngradeFinding]:
                 migrate,
             )
     for connector, why in sorted(look.not_read.items()):
-        yield DowngradeFinding(Effect.UNKNOWN, connector, f"its own offsets topic cannot be determined: {why}")
+        yield finding(Effect.UNKNOWN, connector, f"its own offsets topic cannot be determined: {why}")
 
 
 def behind_in_words(one: Copies) -> str:
@@ -243,12 +230,12 @@ def behind_in_words(one: Copies) -> str:
     )
 
 
-def _ignored(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+def _ignored(look: DowngradeLook) -> Iterator[Finding]:
     for name, status in sorted(look.connectors.items()):
         names = [one for one in _UNKNOWN if status.config.get(one)]
         if names:
             required = status.config.get(_SUPPORT, "").lower() == "required"
-            yield DowngradeFinding(
+            yield finding(
                 Effect.CHANGES,
                 name,
                 f"{', '.join(names)} in its configuration: that version ignores it without an error",
@@ -259,9 +246,9 @@ def _ignored(look: DowngradeLook) -> Iterator[DowngradeFinding]:
             )
 
 
-def _records(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+def _records(look: DowngradeLook) -> Iterator[Finding]:
     if look.task_count_records:
-        yield DowngradeFinding(
+        yield finding(
             Effect.CHANGES,
             "config topic",
             f"{counted(len(look.task_count_records), 'task count record')}: each gives one ERROR in the log of an "
@@ -269,15 +256,15 @@ def _records(look: DowngradeLook) -> Iterator[DowngradeFinding]:
         )
 
 
-def _stopped(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+def _stopped(look: DowngradeLook) -> Iterator[Finding]:
     for name, status in sorted(look.connectors.items()):
         if status.state == "STOPPED":
-            yield DowngradeFinding(
+            yield finding(
                 Effect.CHANGES, name, "is STOPPED, and PAUSED for it (KIP-875): a resume by mistake starts its tasks"
             )
 
 
-def _task_configs(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+def _task_configs(look: DowngradeLook) -> Iterator[Finding]:
     """Tasks that have failed, once an older worker is there; and what restarts them."""
     if not any(worker.is_older for worker in look.workers):
         return
@@ -295,7 +282,7 @@ def _task_configs(look: DowngradeLook) -> Iterator[DowngradeFinding]:
             "restart of the connector writes them again"
         )
         when = "" if all_older else "When every worker is older: "
-        yield DowngradeFinding(
+        yield finding(
             Effect.FAILS,
             name,
             f"task {', '.join(str(task.number) for task in failed)} has FAILED{why}",

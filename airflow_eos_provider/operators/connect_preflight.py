@@ -82,7 +82,7 @@ class ConnectorFindingsOperator(BaseOperator):
         if has_begun and not self.fails_when_begun:
             self.log.info("A worker runs in the mode enabled already, so nothing of this fails the task.")
         elif report.blocking:
-            shown = "\n".join(f"  - {one.connector or 'all'}: {one}" for one in report.blocking[:_IN_ERROR])
+            shown = "\n".join(f"  - {one.subject or 'all'}: {one}" for one in report.blocking[:_IN_ERROR])
             left = len(report.blocking) - _IN_ERROR
             more = f"\n  and {left} more, see the log" if left > 0 else ""
             raise AirflowFailException(f"The mode {report.mode} may not be switched on:\n{shown}{more}")

@@ -10,7 +10,7 @@ from airflow_eos_provider.operators.audit import AuditError, AuditOperator
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.transactions.audit import Audit
+    from airflow_eos_provider.transactions.audit import TransactionAudit
 
 #: XCom of what an audit has found. Renaming it makes one audit report again what was reported before.
 KEYS = "transactions_keys"
@@ -63,7 +63,7 @@ class ConnectTransactionsAuditOperator(AuditOperator):
         self.idle_part = idle_part
         self.days_before = days_before
 
-    def look(self) -> Audit:
+    def look(self) -> TransactionAudit:
         """One look at the transactions."""
         from airflow_eos_provider.transactions.auditor import Auditor
 

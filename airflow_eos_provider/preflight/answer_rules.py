@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from airflow_eos_provider.connect.mode_evidence import NOT_ENABLED, SUPPORT_PROPERTY
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, WorkerAnswer
 from airflow_eos_provider.preflight.findings import (
     BOUNDARY,
@@ -20,11 +21,11 @@ from airflow_eos_provider.preflight.findings import (
     REQUIRED,
     SUPPORT,
     VALIDATION,
-    Finding,
+    ConnectorFinding,
     Severity,
+    finding,
     passes,
 )
-from airflow_eos_provider.verdict import Verdict
 
 BOUNDARY_PROPERTY = "transaction.boundary"
 REQUIRED_LEVEL = "required"
@@ -47,11 +48,11 @@ _ASKED = (SUPPORT_PROPERTY, BOUNDARY_PROPERTY, OWN_TOPIC)
 _QUOTED = 3
 
 
-def plugin(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def plugin(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """Each worker has the plugin."""
     lacking = [answer.worker_id for answer in connector.answers if not answer.has_plugin]
     if lacking:
-        yield Finding(
+        yield finding(
             connector.name,
             PLUGIN.name,
             Severity.WARNS,
@@ -65,7 +66,7 @@ def plugin(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         yield passes(connector.name, PLUGIN, f"every worker that answers has {connector.plugin}")
 
 
-def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """The workers accept the configuration as it is."""
     level = _level(connector)
     asked = _ASKED if facts.mode.runs_exactly_once_tasks else ()
@@ -75,7 +76,7 @@ def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     if not facts.mode.runs_exactly_once_tasks and level == REQUIRED_LEVEL:
         refused = {text: workers for text, workers in refused.items() if NOT_ENABLED.rstrip(".") not in text}
     if refused:
-        yield Finding(
+        yield finding(
             connector.name,
             VALIDATION.name,
             Severity.WARNS,
@@ -88,7 +89,7 @@ def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     elif _answered(connector):
         yield passes(connector.name, VALIDATION, "every worker that answers accepts its configuration")
     if silent := _silent_workers(connector):
-        yield Finding(
+        yield finding(
             connector.name,
             VALIDATION.name,
             Severity.WARNS,
@@ -100,7 +101,7 @@ def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def overrides(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def overrides(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """The override policy allows what the connector sets of its clients.
 
     Below ``enabled`` the workers look at overrides of its consumer and its admin client only if it has an offsets topic
@@ -109,7 +110,7 @@ def overrides(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     given = sorted(name for name in connector.config if name.startswith(_OVERRIDE_PREFIXES))
     refused = _messages(connector.answers, lambda name: name.startswith(_OVERRIDE_PREFIXES))
     if refused:
-        yield Finding(
+        yield finding(
             connector.name,
             OVERRIDES.name,
             Severity.BLOCKS,
@@ -128,7 +129,7 @@ def overrides(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         yield _no_answer(connector, OVERRIDES.name, Severity.BLOCKS, "whether its overrides are allowed")
 
 
-def support(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def support(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """The connector says that it delivers exactly once."""
     kind = MIRROR if connector.is_mirror_source else SUPPORT
     level = _level(connector)
@@ -150,7 +151,7 @@ def support(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         verdict = Verdict.FAIL  # no answer is refused where one is required
     if is_supplied:
         verdict = Verdict.INCONCLUSIVE  # what is asked of it is not known
-    yield Finding(
+    yield finding(
         connector.name,
         kind.name,
         severity,
@@ -162,7 +163,7 @@ def support(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     )
 
 
-def boundary(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def boundary(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """The connector can do what ``transaction.boundary`` asks of it."""
     wanted = connector.config.get(BOUNDARY_PROPERTY, BOUNDARIES[0]).lower()
     if wanted in ("poll", "interval"):
@@ -171,7 +172,7 @@ def boundary(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         return
     refused = _messages(connector.answers, lambda name: name == BOUNDARY_PROPERTY)
     if refused or not (wanted in BOUNDARIES or any(references(wanted))):
-        yield Finding(
+        yield finding(
             connector.name,
             BOUNDARY.name,
             Severity.BLOCKS,
@@ -189,11 +190,11 @@ def boundary(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         yield passes(connector.name, BOUNDARY, f"every worker accepts what a config provider supplies ({wanted})")
 
 
-def required_below_enabled(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def required_below_enabled(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """A connector that requires exactly-once has it."""
     if _level(connector) != REQUIRED_LEVEL:
         return
-    yield Finding(
+    yield finding(
         connector.name,
         REQUIRED.name,
         Severity.WARNS,
@@ -252,11 +253,11 @@ def _silent_workers(connector: ConnectorFacts) -> list[WorkerAnswer]:
     return [answer for answer in connector.answers if answer.problem and answer.has_plugin]
 
 
-def _no_answer(connector: ConnectorFacts, kind: str, severity: Severity, what: str) -> Finding:
+def _no_answer(connector: ConnectorFacts, kind: str, severity: Severity, what: str) -> ConnectorFinding:
     without = [answer for answer in connector.answers if answer.problem]
     who = f"{', '.join(one.worker_id for one in without)} does not say" if _answered(connector) else "no worker says"
     why = f": {without[0].worker_id}: {without[0].problem}" if without else ""
-    return Finding(
+    return finding(
         connector.name,
         kind,
         severity,

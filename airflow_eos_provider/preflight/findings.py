@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from airflow_eos_provider.verdict import Verdict
+from airflow_eos_provider.finding import Finding, Verdict
 
 
 class Severity(StrEnum):
@@ -178,36 +178,22 @@ STOPS_TASKS = frozenset(kind.name for kind in (OVERRIDES, BOUNDARY, INTERVAL, TI
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What one rule answers about one connector.
+class ConnectorFinding(Finding):
+    """What one rule answers about one connector; about all of them if the subject is empty.
 
-    :param connector: its name; empty for what is about all of them.
-    :param kind: of what kind it is, a name of :data:`KINDS`.
+    Its kind is a name of :data:`KINDS`.
+
     :param severity: how much it weighs if it does not hold.
-    :param verdict: whether it holds.
-    :param found: what was found, in one sentence.
-    :param expected: what should be there.
-    :param remedy: what to do.
     :param evidence: where that was seen.
     """
 
-    connector: str
-    kind: str
-    severity: Severity
-    verdict: Verdict
-    found: str
-    expected: str = ""
-    remedy: str = ""
+    severity: Severity = Severity.INFORMS
     evidence: str = ""
 
     @property
     def key(self) -> str:
         """By it a finding is accepted: ``<connector>/<kind>``."""
-        return f"{self.connector}/{self.kind}"
-
-    @property
-    def passed(self) -> bool:
-        return self.verdict is Verdict.PASS
+        return f"{self.subject}/{self.kind}"
 
     @property
     def blocks(self) -> bool:
@@ -231,34 +217,34 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
-        return {**asdict(self), "severity": str(self.severity), "verdict": str(self.verdict)}
+        return {**Finding.to_dict(self), "severity": str(self.severity), "evidence": self.evidence}
 
     def __str__(self) -> str:
-        expected = f" Expected: {self.expected}." if self.expected else ""
-        remedy = f" What to do: {self.remedy}." if self.remedy and not self.passed else ""
-        return f"{self.kind}: {self.found}.{expected}{remedy}"
+        return f"{self.kind}: {'. '.join(self.lines())}."
 
 
-def passes(connector: str, kind: Kind, found: str, evidence: str = "") -> Finding:
+def finding(
+    connector: str,
+    kind: str,
+    severity: Severity,
+    verdict: Verdict,
+    found: str,
+    expected: str = "",
+    remedy: str = "",
+    evidence: str = "",
+) -> ConnectorFinding:
+    return ConnectorFinding(connector, verdict, found, expected, remedy, kind, severity=severity, evidence=evidence)
+
+
+def passes(connector: str, kind: Kind, found: str, evidence: str = "") -> ConnectorFinding:
     """It holds."""
-    return Finding(connector, kind.name, Severity.INFORMS, Verdict.PASS, found, evidence=evidence)
+    return finding(connector, kind.name, Severity.INFORMS, Verdict.PASS, found, evidence=evidence)
 
 
-def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+def worst_first(findings: Iterable[ConnectorFinding]) -> list[ConnectorFinding]:
     """By weight: what blocks, what may block, what warns and so on; what holds comes last."""
 
-    def weight(finding: Finding) -> tuple[bool, int, bool]:
-        return finding.passed, finding.severity.rank, finding.verdict is Verdict.INCONCLUSIVE
+    def weight(one: ConnectorFinding) -> tuple[bool, int, bool]:
+        return one.passed, one.severity.rank, one.verdict is Verdict.INCONCLUSIVE
 
     return sorted(findings, key=weight)
-
-
-def overall(findings: Collection[Finding], accepted: Collection[str] = ()) -> Verdict:
-    """The answer of all findings together.
-
-    :param accepted: keys of findings that do not count.
-    """
-    counted = [finding for finding in findings if finding.key not in accepted]
-    if any(finding.blocks for finding in counted):
-        return Verdict.FAIL
-    return Verdict.INCONCLUSIVE if any(finding.may_block for finding in counted) else Verdict.PASS

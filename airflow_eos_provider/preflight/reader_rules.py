@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, Reader
-from airflow_eos_provider.preflight.findings import MARKERS, READERS, TOPICS, Finding, Severity, passes
+from airflow_eos_provider.preflight.findings import (
+    MARKERS,
+    READERS,
+    TOPICS,
+    ConnectorFinding,
+    Severity,
+    finding,
+    passes,
+)
 from airflow_eos_provider.preflight.settings import Readings, of_client
-from airflow_eos_provider.verdict import Verdict
 
 ISOLATION, COMMITTED, UNCOMMITTED = "isolation.level", "read_committed", "read_uncommitted"
 
@@ -28,13 +36,13 @@ _ASK_OWNER = (
 )
 
 
-def topics(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def topics(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """It is known which topics the connector writes."""
     if connector.topics and not connector.topics_unknown:
         yield passes(connector.name, TOPICS, f"it writes {_some(connector.topics)}", "GET /connectors/…/topics")
         return
     named = f"by its configuration {_some(connector.topics)}" if connector.topics else "none is known"
-    yield Finding(
+    yield finding(
         connector.name,
         TOPICS.name,
         Severity.INFORMS,
@@ -46,13 +54,13 @@ def topics(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     )
 
 
-def readers(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def readers(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """The groups that read its topics, one by one."""
     if facts.readers is None or not connector.topics:
         return
     doubts = _doubts(connector, facts)
     if doubts:
-        yield Finding(
+        yield finding(
             connector.name,
             READERS.name,
             Severity.WARNS,
@@ -81,7 +89,7 @@ def readers(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
             continue
         if stumbles(reader):
             yield _of_markers(connector, reader, where)
-        yield Finding(
+        yield finding(
             connector.name,
             READERS.name,
             Severity.WARNS,
@@ -118,12 +126,12 @@ def isolation_of_sink(config: dict[str, str], facts: Facts) -> Readings:
     return of_client(config, facts.files, "consumer", ISOLATION, UNCOMMITTED)
 
 
-def _of_sink(connector: ConnectorFacts, facts: Facts, reader: Reader, where: str) -> Finding:
+def _of_sink(connector: ConnectorFacts, facts: Facts, reader: Reader, where: str) -> ConnectorFinding:
     config = next((dict(one.config) for one in (*facts.connectors, *facts.silent_sinks) if one.name == reader.sink), {})
     readings = isolation_of_sink(config, facts)
     uncommitted = [one for one in readings.known if one.text.lower() != COMMITTED]
     if uncommitted and not (readings.unknown and len(readings.known) == 1 and "by default" in uncommitted[0].origin):
-        return Finding(
+        return finding(
             connector.name,
             READERS.name,
             Severity.WARNS,
@@ -134,7 +142,7 @@ def _of_sink(connector: ConnectorFacts, facts: Facts, reader: Reader, where: str
             "its configuration and the workers' files",
         )
     if readings.unknown:
-        return Finding(
+        return finding(
             connector.name,
             READERS.name,
             Severity.WARNS,
@@ -146,8 +154,8 @@ def _of_sink(connector: ConnectorFacts, facts: Facts, reader: Reader, where: str
     return passes(connector.name, READERS, f"sink connector {reader.sink} reads {where} committed")
 
 
-def _of_markers(connector: ConnectorFacts, reader: Reader, where: str) -> Finding:
-    return Finding(
+def _of_markers(connector: ConnectorFacts, reader: Reader, where: str) -> ConnectorFinding:
+    return finding(
         connector.name,
         MARKERS.name,
         Severity.WARNS,

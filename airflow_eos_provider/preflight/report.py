@@ -8,10 +8,10 @@ from typing import Any
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import LINE_CHARACTERS, counted, one_line
+from airflow_eos_provider.finding import Verdict, overall
 from airflow_eos_provider.preflight.facts import Facts
-from airflow_eos_provider.preflight.findings import Finding, overall, worst_first
+from airflow_eos_provider.preflight.findings import ConnectorFinding, worst_first
 from airflow_eos_provider.preflight.rules import find
-from airflow_eos_provider.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Report:
     mode: Mode
     sources: tuple[str, ...]
     sinks: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[ConnectorFinding, ...]
     running: frozenset[str] = frozenset()
     accepted: tuple[str, ...] = ()
 
@@ -49,20 +49,21 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        return overall(self.findings, self.accepted)
+        """Only findings that block, or may block, count, unless they are accepted."""
+        return overall(one for one in self.findings if (one.blocks or one.may_block) and one.key not in self.accepted)
 
     @property
-    def open(self) -> tuple[Finding, ...]:
+    def open(self) -> tuple[ConnectorFinding, ...]:
         """The findings that do not hold, the worst first."""
         return tuple(worst_first(finding for finding in self.findings if not finding.passed))
 
     @property
-    def stopping(self) -> tuple[Finding, ...]:
+    def stopping(self) -> tuple[ConnectorFinding, ...]:
         """Those by which tasks that run now would fail in the mode."""
-        return tuple(one for one in self.blocking if one.stops_tasks and one.connector in self.running)
+        return tuple(one for one in self.blocking if one.stops_tasks and one.subject in self.running)
 
     @property
-    def blocking(self) -> tuple[Finding, ...]:
+    def blocking(self) -> tuple[ConnectorFinding, ...]:
         return tuple(finding for finding in self.open if finding.blocks and finding.key not in self.accepted)
 
     @property
@@ -70,9 +71,9 @@ class Report:
         """What is accepted, and is no finding."""
         return tuple(sorted(set(self.accepted) - {finding.key for finding in self.open}))
 
-    def of_connector(self, name: str) -> tuple[Finding, ...]:
+    def of_connector(self, name: str) -> tuple[ConnectorFinding, ...]:
         """The findings about one connector; an empty name stands for what is about all."""
-        return tuple(finding for finding in self.findings if finding.connector == name)
+        return tuple(finding for finding in self.findings if finding.subject == name)
 
     def counts(self) -> dict[str, int]:
         """How many findings do not hold, by weight; those that are accepted by themselves."""
@@ -92,9 +93,7 @@ class Report:
 
         :param limit: so many at most; a last line counts the others.
         """
-        shown = [
-            one_line(f"{one.connector or 'all'}: {one.weight}: {one}", LINE_CHARACTERS) for one in self.open[:limit]
-        ]
+        shown = [one_line(f"{one.subject or 'all'}: {one.weight}: {one}", LINE_CHARACTERS) for one in self.open[:limit]]
         left = len(self.open) - limit
         return [*shown, f"{counted(left, 'finding')} more"] if left > 0 else shown
 
@@ -104,7 +103,7 @@ class Report:
         :param limit: so many findings at most, the worst, and none that holds; ``left_out`` says how many more there
             are.
         """
-        shown: Iterable[Finding] = self.findings if limit is None else self.open[:limit]
+        shown: Iterable[ConnectorFinding] = self.findings if limit is None else self.open[:limit]
         if limit is not None:
             shown = (replace(one, found=one_line(one.found), remedy=one_line(one.remedy)) for one in shown)
         documents = [finding.to_dict() for finding in shown]

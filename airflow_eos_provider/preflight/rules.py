@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from airflow_eos_provider.preflight import answer_rules, reader_rules, setting_rules, transaction_rules
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
-from airflow_eos_provider.preflight.findings import SINK, Finding, passes, worst_first
+from airflow_eos_provider.preflight.findings import SINK, ConnectorFinding, passes, worst_first
 
-Rule = Callable[[ConnectorFacts, Facts], Iterable[Finding]]
+Rule = Callable[[ConnectorFacts, Facts], Iterable[ConnectorFinding]]
 
 #: Asked in every mode, of sinks too.
 OF_ANY: tuple[Rule, ...] = (answer_rules.plugin, answer_rules.validation)
@@ -35,7 +35,7 @@ OF_SOURCES: tuple[Rule, ...] = (
 BELOW_ENABLED: tuple[Rule, ...] = (answer_rules.required_below_enabled,)
 
 
-def find(facts: Facts) -> list[Finding]:
+def find(facts: Facts) -> list[ConnectorFinding]:
     """What all rules answer, by connector, the worst first. What is about all of them comes first."""
     exactly_once = facts.mode.runs_exactly_once_tasks
     found = list(setting_rules.internal_topics(facts))
@@ -45,7 +45,7 @@ def find(facts: Facts) -> list[Finding]:
     return found
 
 
-def _of(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def _of(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     rules = OF_ANY
     if connector.type == "sink":
         yield passes(connector.name, SINK, "a sink connector: exactly-once source support changes nothing for it")

@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from airflow_eos_provider.connect.topics.internal_topics import TOPICS
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
-from airflow_eos_provider.preflight.findings import IGNORED, INTERNAL_TOPICS, PRODUCER, Finding, Severity, passes
+from airflow_eos_provider.preflight.findings import (
+    IGNORED,
+    INTERNAL_TOPICS,
+    PRODUCER,
+    ConnectorFinding,
+    Severity,
+    finding,
+    passes,
+)
 from airflow_eos_provider.preflight.settings import Reading, of_client
-from airflow_eos_provider.verdict import Verdict
 
 #: Client and setting, and what the mode sets instead.
 FORCED = {
@@ -31,7 +39,7 @@ _BEARS: dict[str, tuple[str, Callable[[Reading], bool], str]] = {
 }
 
 
-def ignored(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def ignored(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """Settings of the connector that have no effect."""
     for (client, name), value in FORCED.items():
         given = connector.config.get(f"{client}.override.{name}")
@@ -43,7 +51,7 @@ def ignored(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
             )
 
 
-def ignored_of_workers(facts: Facts) -> Iterator[Finding]:
+def ignored_of_workers(facts: Facts) -> Iterator[ConnectorFinding]:
     """Settings of the workers' files that have no effect on source connectors."""
     for (client, name), value in FORCED.items():
         workers = [w for w, known in facts.files.properties.items() if known.get(f"{client}.{name}", value) != value]
@@ -66,12 +74,12 @@ def ignored_of_workers(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def internal_topics(facts: Facts) -> Iterator[Finding]:
+def internal_topics(facts: Facts) -> Iterator[ConnectorFinding]:
     """All workers have the same internal topics, as far as their files can be read."""
     for topic in map(facts.files.shared, TOPICS):
         if topic.problem:
             verdict = Verdict.FAIL if topic.differing else Verdict.INCONCLUSIVE
-            yield Finding(
+            yield finding(
                 "",
                 INTERNAL_TOPICS.name,
                 Severity.BLOCKS,
@@ -83,7 +91,7 @@ def internal_topics(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def producer(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def producer(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """The producers' settings allow transactions."""
     unknown = ""
     failed = False
@@ -94,7 +102,7 @@ def producer(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
             if bears(one):
                 continue
             failed = True
-            yield Finding(
+            yield finding(
                 connector.name,
                 PRODUCER.name,
                 Severity.BLOCKS,
@@ -105,11 +113,11 @@ def producer(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
                 "its configuration and the workers' files",
             )
     if unknown:
-        yield Finding(connector.name, PRODUCER.name, Severity.BLOCKS, Verdict.INCONCLUSIVE, unknown)
+        yield finding(connector.name, PRODUCER.name, Severity.BLOCKS, Verdict.INCONCLUSIVE, unknown)
     elif not failed:
         yield passes(connector.name, PRODUCER, "acks, retries and requests in flight allow transactions")
 
 
-def _ignored(connector: str, found: str, remedy: str) -> Finding:
+def _ignored(connector: str, found: str, remedy: str) -> ConnectorFinding:
     evidence = "its configuration" if connector else "the workers' files"
-    return Finding(connector, IGNORED.name, Severity.INFORMS, Verdict.FAIL, found, "no such setting", remedy, evidence)
+    return finding(connector, IGNORED.name, Severity.INFORMS, Verdict.FAIL, found, "no such setting", remedy, evidence)

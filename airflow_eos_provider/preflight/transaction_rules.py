@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.rest_calls import NO_WORDS
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
 from airflow_eos_provider.preflight.findings import (
     FENCING,
@@ -15,13 +16,13 @@ from airflow_eos_provider.preflight.findings import (
     RECORD_SIZE,
     TIMEOUT,
     TRANSACTION_SIZE,
-    Finding,
+    ConnectorFinding,
     Kind,
     Severity,
+    finding,
     passes,
 )
 from airflow_eos_provider.preflight.settings import Readings, of_client, of_connector, of_worker
-from airflow_eos_provider.verdict import Verdict
 
 #: Connect fences with this timeout (``Worker.fenceZombies``), and Kafka's admin client asks the brokers for it as the
 #: transaction timeout (since 3.7.1 and 3.8.0, KAFKA-16047), milliseconds.
@@ -41,7 +42,7 @@ _FLUSH_INTERVAL, _FLUSH_DEFAULT = "offset.flush.interval.ms", "60000"
 _REQUEST_SIZE, _REQUEST_DEFAULT = "max.request.size", "1048576"
 
 
-def timeout(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def timeout(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """The brokers allow the transaction timeout of its tasks."""
     given = _timeouts(connector, facts)
     allowed = _allowed(connector, facts)
@@ -50,7 +51,7 @@ def timeout(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         return
     above = [one for one in given.known if one.number is not None and one.number > allowed]
     if above:
-        yield Finding(
+        yield finding(
             connector.name,
             TIMEOUT.name,
             Severity.BLOCKS,
@@ -66,7 +67,7 @@ def timeout(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         yield passes(connector.name, TIMEOUT, f"{_origins(given)}; the brokers allow {allowed}")
 
 
-def fencing(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def fencing(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """The brokers allow what Connect asks for when it fences."""
     several = _tasks(connector) > 1
     allowed = _allowed(connector, facts)
@@ -76,7 +77,7 @@ def fencing(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     if allowed >= FENCING_MS:
         yield passes(connector.name, FENCING, f"the brokers allow {MAX_TIMEOUT}={allowed}")
         return
-    yield Finding(
+    yield finding(
         connector.name,
         FENCING.name,
         Severity.BLOCKS if several else Severity.WARNS,
@@ -89,12 +90,12 @@ def fencing(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     )
 
 
-def name(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def name(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """A worker can ask the leader for a fencing round (``PUT /connectors/<name>/fence``, seen with 4.3.1)."""
     if len(connector.answers) < 2 or not connector.topics_unknown.endswith(f"with 400: {NO_WORDS}"):
         yield passes(connector.name, NAME, "the leader fences for the tasks of every worker")
         return
-    yield Finding(
+    yield finding(
         connector.name,
         NAME.name,
         Severity.BLOCKS,
@@ -108,13 +109,13 @@ def name(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     )
 
 
-def many_tasks(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def many_tasks(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """All tasks can be fenced in time."""
     tasks = _tasks(connector)
     if tasks <= MANY:
         yield passes(connector.name, MANY_TASKS, f"{tasks} tasks")
         return
-    yield Finding(
+    yield finding(
         connector.name,
         MANY_TASKS.name,
         Severity.WARNS,
@@ -126,7 +127,7 @@ def many_tasks(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     )
 
 
-def interval(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def interval(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """A transaction that ends with an interval is over before its timeout."""
     boundary = connector.config.get("transaction.boundary", "").lower()
     if any(references(boundary)):
@@ -139,7 +140,7 @@ def interval(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     if over:
         worst_interval, worst_timeout = max(over, key=lambda pair: (pair[0].number or 0) - (pair[1].number or 0))
         excess = (worst_interval.number or 0) - (worst_timeout.number or 0)
-        yield Finding(
+        yield finding(
             connector.name,
             INTERVAL.name,
             Severity.BLOCKS if excess > ABORT_MS else Severity.WARNS,
@@ -155,7 +156,7 @@ def interval(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         yield passes(connector.name, INTERVAL, f"{_origins(intervals)}, with {_origins(timeouts)}")
 
 
-def record_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def record_size(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """The topics take the largest record that its producers send."""
     sizes = of_client(connector.config, facts.files, "producer", _REQUEST_SIZE, _REQUEST_DEFAULT).numbers
     largest = max((one for one in sizes.known if one.number is not None), key=lambda one: one.number or 0, default=None)
@@ -175,7 +176,7 @@ def record_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     if not smaller:
         yield passes(connector.name, RECORD_SIZE, f"{largest.origin}; its topics take as much")
         return
-    yield Finding(
+    yield finding(
         connector.name,
         RECORD_SIZE.name,
         Severity.WARNS,
@@ -188,7 +189,7 @@ def record_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     )
 
 
-def transaction_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+def transaction_size(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """How large its transactions will be, as far as that can be known."""
     boundary = connector.config.get("transaction.boundary", "poll").lower()
     found, evidence = {
@@ -210,7 +211,7 @@ def transaction_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Findin
             evidence = "ListOffsets of its topics, now and a minute ago; other writers and markers count too"
     remedy = "check transaction-size-max of its tasks (JMX, source-task-metrics) once it runs"
     if found:
-        yield Finding(connector.name, TRANSACTION_SIZE.name, Severity.INFORMS, verdict, found, "", remedy, evidence)
+        yield finding(connector.name, TRANSACTION_SIZE.name, Severity.INFORMS, verdict, found, "", remedy, evidence)
 
 
 def _rate(connector: ConnectorFacts, facts: Facts) -> float | None:
@@ -251,8 +252,8 @@ def _allowed(connector: ConnectorFacts, facts: Facts) -> int | str:
     return facts.brokers.max_timeout_ms
 
 
-def _unknown(connector: ConnectorFacts, kind: Kind, severity: Severity, why: str) -> Finding:
-    return Finding(
+def _unknown(connector: ConnectorFacts, kind: Kind, severity: Severity, why: str) -> ConnectorFinding:
+    return finding(
         connector.name,
         kind.name,
         severity,

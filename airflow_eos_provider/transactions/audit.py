@@ -14,6 +14,7 @@ from airflow_eos_provider.connect.cluster.other_kafka import OVERRIDES
 from airflow_eos_provider.connect.topics.config_topic import ClusterState
 from airflow_eos_provider.connect.transactional_ids import leader_id
 from airflow_eos_provider.data_text import LINE_CHARACTERS, counted, duration, one_line
+from airflow_eos_provider.finding import Audit, Finding, Verdict
 from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.transactions.collisions import Collision
@@ -35,27 +36,6 @@ class FindingKind(StrEnum):
     OPEN = "open too long"
     IDLE = "idle id"
     COLLISION = "collision"
-
-
-@dataclass(frozen=True, slots=True)
-class AuditFinding:
-    """One thing that is not as it should be.
-
-    :param subject: the partition, the id, or what is shared.
-    :param what: what was seen.
-    :param remedy: what to do about it.
-    :param key: the same for the same thing at the next look, whatever its words.
-    """
-
-    kind: FindingKind
-    subject: str
-    what: str
-    remedy: str
-    key: str
-
-    def to_dict(self) -> dict[str, str]:
-        """The same as JSON. Scripts rely on the names."""
-        return {"kind": str(self.kind), "subject": self.subject, "what": self.what, "remedy": self.remedy}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,52 +85,15 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
-    """What one audit has found.
+class TransactionAudit(Audit):
+    """What one audit of a Kafka cluster's transactions has found.
 
-    :param at: when, seconds since the epoch.
     :param notes: what does no harm as it is.
-    :param doubts: what could not be seen; what is not seen is unknown, not fine.
     """
 
-    at: float
-    group_id: str
-    findings: tuple[AuditFinding, ...] = ()
     notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
 
-    @property
-    def verdict(self) -> str:
-        """``fail``, ``inconclusive`` or ``pass``."""
-        return "fail" if self.findings else "inconclusive" if self.doubts else "pass"
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Tell one state from another; equal for two audits that have found the same."""
-        return tuple(sorted(finding.key for finding in self.findings)) or (("doubt",) if self.doubts else ())
-
-    def describe(self) -> str:
-        """The whole message: what was found, and what to do about each."""
-        lines = [self._headline()]
-        for number, finding in enumerate(self.findings, start=1):
-            lines += [f"{number}. {finding.what}", f"   What to do: {finding.remedy}"]
-        lines += [f"Not seen: {doubt}" for doubt in self.doubts]
-        lines += [f"Note: {note}" for note in self.notes]
-        return "\n".join(one_line(line, LINE_CHARACTERS) for line in lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The audit as JSON. Scripts rely on the names."""
-        return {
-            "at": self.at,
-            "group_id": self.group_id,
-            "verdict": self.verdict,
-            "findings": [finding.to_dict() for finding in self.findings],
-            "notes": list(self.notes),
-            "doubts": list(self.doubts),
-            "keys": list(self.keys),
-        }
-
-    def _headline(self) -> str:
+    def headline(self) -> str:
         whose = f"Transactions on the Kafka cluster of Connect group {self.group_id}"
         if self.findings:
             return f"{whose}: {counted(len(self.findings), 'finding')}."
@@ -158,8 +101,16 @@ class Audit:
             return f"{whose}: nothing was found, but not everything could be seen."
         return f"{whose}: none hangs or is open too long."
 
+    def describe(self) -> str:
+        notes = (one_line(f"Note: {note}", LINE_CHARACTERS) for note in self.notes)
+        return "\n".join((Audit.describe(self), *notes))
 
-def audit(at: float, group_id: str, seen: Seen, limits: Limits = DEFAULT_LIMITS) -> Audit:
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {**Audit.to_dict(self), "notes": list(self.notes)}
+
+
+def audit(at: float, group_id: str, seen: Seen, limits: Limits = DEFAULT_LIMITS) -> TransactionAudit:
     """What a look comes to.
 
     :param at: when it was, seconds since the epoch.
@@ -169,14 +120,14 @@ def audit(at: float, group_id: str, seen: Seen, limits: Limits = DEFAULT_LIMITS)
         *(hanging_finding(one, seen.ends.get(one.held.place)) for one in look.hanging),
         *open_too_long(seen.ids or (), at, limits),
         *idle_ids(seen.ids or (), seen.live or {}, seen.expiration_seconds, at, limits),
-        *(_of_collision(each) for each in seen.collisions if each.is_harmful),
+        *(collision_finding(each) for each in seen.collisions if each.is_harmful),
     )
     notes = tuple(f"{each.what}; {each.remedy}" for each in seen.collisions if not each.is_harmful)
     doubts = (*seen.doubts, *_unseen(look), *_no_expiration(seen), *_use_not_known(seen), *_not_listed(group_id, seen))
-    return Audit(at, group_id, findings, notes, doubts)
+    return TransactionAudit(at, group_id, findings, doubts, notes)
 
 
-def hanging_finding(one: Hanging, ends: EndsOrWhy | None) -> AuditFinding:
+def hanging_finding(one: Hanging, ends: EndsOrWhy | None) -> Finding:
     """What a hanging transaction means for its partition."""
     held = one.held
     place = f"{held.topic}-{held.partition}"
@@ -193,10 +144,10 @@ def hanging_finding(one: Hanging, ends: EndsOrWhy | None) -> AuditFinding:
     else:
         what = f"{since}, which its coordinator does not know there: nobody ends it{waiting}"
         remedy = one.how_to_end
-    return AuditFinding(kind, place, what, remedy, f"{kind} {place} {held.producer_id} {held.start_offset}")
+    return _fails(kind, place, what, remedy, f"{held.producer_id} {held.start_offset}")
 
 
-def open_too_long(ids: Iterable[KnownId], now: float, limits: Limits) -> Iterator[AuditFinding]:
+def open_too_long(ids: Iterable[KnownId], now: float, limits: Limits) -> Iterator[Finding]:
     """Transactions that are open past their timeout, or past a limit that was set.
 
     :param now: seconds since the epoch.
@@ -211,13 +162,12 @@ def open_too_long(ids: Iterable[KnownId], now: float, limits: Limits) -> Iterato
         where = _some(places)
         is_overdue = one.is_overdue(now)
         overdue = "; its coordinator should have ended it" if is_overdue else ""
-        yield AuditFinding(
+        yield _fails(
             FindingKind.OPEN,
             one.id,
             f"the transaction of {one.id} ({one.owner.text}) is {one.description.state} for {duration(seconds)} in "
             f"{where or 'no partition yet'}; its timeout is {duration(timeout)}{overdue}",
             _remedy_of_open(one, is_overdue=is_overdue),
-            f"{FindingKind.OPEN} {one.id}",
         )
 
 
@@ -231,7 +181,7 @@ def _remedy_of_open(one: KnownId, *, is_overdue: bool) -> str:
 
 def idle_ids(
     ids: Iterable[KnownId], live: Collection[str], expiration_seconds: float | None, now: float, limits: Limits
-) -> Iterator[AuditFinding]:
+) -> Iterator[Finding]:
     """Ids of tasks that the brokers are about to forget.
 
     :param live: the ids of tasks that exist.
@@ -245,7 +195,7 @@ def idle_ids(
         if idle > limits.idle_seconds(expiration_seconds):
             left = expiration_seconds - idle
             when = f"in {duration(left)}" if left > 0 else "any moment"
-            yield AuditFinding(
+            yield _fails(
                 FindingKind.IDLE,
                 one.id,
                 f"the last {'transaction' if one.used_at is None else 'use'} of {one.id} ({one.owner.text}) "
@@ -253,7 +203,6 @@ def idle_ids(
                 f"the id {when} (transactional.id.expiration.ms is {duration(expiration_seconds)}), and its task fails "
                 "at its next write then (KAFKA-18019)",
                 "restart the task before then, so that it takes the id again; or raise transactional.id.expiration.ms",
-                f"{FindingKind.IDLE} {one.id}",
             )
 
 
@@ -282,9 +231,13 @@ def expected_ids(group_id: str, state: ClusterState) -> frozenset[str]:
     )
 
 
-def _of_collision(each: Collision) -> AuditFinding:
-    key = f"{FindingKind.COLLISION} {each.kind} {each.subject}"
-    return AuditFinding(FindingKind.COLLISION, each.subject, each.what, each.remedy, key)
+def collision_finding(each: Collision) -> Finding:
+    """What two groups share, and what to do about it."""
+    return _fails(FindingKind.COLLISION, each.subject, each.what, each.remedy, str(each.kind))
+
+
+def _fails(kind: FindingKind, subject: str, found: str, remedy: str, detail: str = "") -> Finding:
+    return Finding(subject, Verdict.FAIL, found, remedy=remedy, kind=kind, detail=detail)
 
 
 def _unseen(look: HangingLook) -> Iterator[str]:

@@ -16,7 +16,15 @@ from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_wo
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, leader_id
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Audit, Limits, Seen, audit, expected_ids, live_ids
+from airflow_eos_provider.transactions.audit import (
+    DEFAULT_LIMITS,
+    Limits,
+    Seen,
+    TransactionAudit,
+    audit,
+    expected_ids,
+    live_ids,
+)
 from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions, not_known
 from airflow_eos_provider.transactions.ends import ends_of
 from airflow_eos_provider.transactions.groups import described_group, look_at_groups
@@ -41,7 +49,7 @@ def look_at_open(
     topics: Sequence[str] = (),
     connectors: Sequence[str] = (),
     open_seconds: float | None = None,
-) -> Audit:
+) -> TransactionAudit:
     """Whether something hangs in some topics, or a transaction of a group is open too long.
 
     Whose an id is, its name says: the workers' files are not read.
@@ -112,7 +120,7 @@ class Auditor:
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
-    def look(self) -> Audit:
+    def look(self) -> TransactionAudit:
         """One audit.
 
         :raises UnreachableError: a broker does not answer.

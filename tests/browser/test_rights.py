@@ -31,6 +31,7 @@ TABLE = "Rights that exactly-once needs"
 BLIND = "blind"
 
 #: How an answer is shown; a missing right that is optional is less than an error.
+WORDS = {"pass": "allowed", "fail": "missing", "inconclusive": "not known"}
 SIGNS = {("allowed", True): "✓", ("allowed", False): "✓", ("missing", True): "✕", ("missing", False): "!"}
 
 
@@ -76,7 +77,7 @@ def _is_withheld(rule: Rule) -> bool:
 
 
 def _missing(site: ClusterSite) -> list[Mapping[str, Any]]:
-    return [right for right in site.eos("acl", "check")["rules"] if right["answer"] == "missing"]
+    return [right for right in site.eos("acl", "check")["rules"] if right["verdict"] == "fail"]
 
 
 def shown(page: Page) -> list[dict[str, str]]:
@@ -90,8 +91,9 @@ def shown(page: Page) -> list[dict[str, str]]:
 
 def row_of(right: Mapping[str, Any]) -> dict[str, str]:
     """How a right that the command prints is shown, but for how it is known."""
-    said = f"{SIGNS[right['answer'], right['required']]} {right['answer']}"
-    why = [right["why"], f"Without: {right['without']}" if right["answer"] != "allowed" and right["without"] else ""]
+    answer = WORDS[right["verdict"]]
+    said = f"{SIGNS[answer, right['required']]} {answer}"
+    why = [right["why"], f"Without: {right['without']}" if answer != "allowed" and right["without"] else ""]
     pattern = "" if right["pattern"] == "literal" else f" {right['pattern']}"
     return {
         "Right": f"{right['operation']} on {right['resource']} {right['name']}{pattern}",
@@ -104,8 +106,8 @@ def row_of(right: Mapping[str, Any]) -> dict[str, str]:
 
 def test_each_right_and_what_stops_without_it_is_what_the_command_prints(visit: Visit, site: ClusterSite) -> None:
     printed = site.eos("acl", "check")["rules"]
-    missing = [right for right in printed if right["answer"] == "missing"]
-    assert {right["answer"] for right in printed} == {"allowed", "missing"}
+    missing = [right for right in printed if right["verdict"] == "fail"]
+    assert {right["verdict"] for right in printed} == {"pass", "fail"}
     assert all(right["without"] for right in missing)
 
     page = visit.alone("#/clusters/production/rights")

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from airflow_eos_provider.acls.attempts import Attempts
 from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
-from airflow_eos_provider.acls.judge import Answer, Source, judge
+from airflow_eos_provider.acls.judge import Source, judge
 from airflow_eos_provider.acls.look import look, read_authorizer
 from airflow_eos_provider.acls.rules import Rule, connector_rules
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
@@ -23,6 +23,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
@@ -38,7 +39,6 @@ from airflow_eos_provider.operators.connect_rights import (
     ConnectRevokeOperator,
     ConnectRevokePlanOperator,
 )
-from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.rights_look import RightsLook
 from airflow_eos_provider.rollout.plan.rights import rights
@@ -174,14 +174,14 @@ def test_each_right_that_is_withdrawn_is_found_by_an_attempt_and_by_the_acls(
         try:
             # Who may write with an id may describe it: Kafka's own authorizer finds nothing missing then.
             implied = rule.resource is Resource.TRANSACTIONAL_ID and rule.operation is Operation.DESCRIBE
-            wanted = Answer.ALLOWED if implied else Answer.MISSING
+            wanted = Verdict.PASS if implied else Verdict.FAIL
             (found,) = judge(asked, read_authorizer(session.kafka))
-            assert found.answer is wanted, f"by ACLs: {found}"
-            by_acls += found.answer is Answer.MISSING
+            assert found.verdict is wanted, f"by ACLs: {found}"
+            by_acls += found.verdict is Verdict.FAIL
             tried = Attempts(sessions[rule.principal]).results(asked).get(rule)
             if tried is not None:
-                assert tried.answer is wanted, f"by an attempt: {tried}"
-                by_attempt += tried.answer is Answer.MISSING
+                assert tried.verdict is wanted, f"by an attempt: {tried}"
+                by_attempt += tried.verdict is Verdict.FAIL
             else:
                 assert rule.name == NOT_THERE, f"{rule} was not tried"
         finally:
@@ -193,11 +193,11 @@ def test_each_right_that_is_withdrawn_is_found_by_an_attempt_and_by_the_acls(
 def test_all_rights_are_there_by_an_attempt_and_by_the_acls(
     session: ConnectSession, sessions: dict[str, Session], granted: list[Rule]
 ) -> None:
-    assert {each.answer for each in judge(granted, read_authorizer(session.kafka))} == {Answer.ALLOWED}
+    assert {each.verdict for each in judge(granted, read_authorizer(session.kafka))} == {Verdict.PASS}
     for principal, own in sessions.items():
         found = Attempts(own).results([rule for rule in granted if rule.principal == principal])
         assert found
-        assert {(each.answer, each.source) for each in found.values()} == {(Answer.ALLOWED, Source.ATTEMPT)}
+        assert {(each.verdict, each.source) for each in found.values()} == {(Verdict.PASS, Source.ATTEMPT)}
 
 
 def test_an_attempt_changes_nothing_of_an_id_that_is_alive(
@@ -231,10 +231,10 @@ def test_a_denial_wins_and_a_right_from_one_host_alone_is_not_known(
     denial = Acl(rule.principal, Operation.READ, Resource.TOPIC, "orders", Pattern.PREFIXED, is_denial=True)
     with given(session.kafka, {denial}):
         (found,) = judge([rule], read_authorizer(session.kafka))
-        assert (found.answer, found.denials) == (Answer.MISSING, (denial,))
-        assert Attempts(sessions[rule.principal]).results([rule])[rule].answer is Answer.MISSING
+        assert (found.verdict, found.denials) == (Verdict.FAIL, (denial,))
+        assert Attempts(sessions[rule.principal]).results([rule])[rule].verdict is Verdict.FAIL
     (found,) = judge([rule], read_authorizer(session.kafka))
-    assert found.answer is Answer.ALLOWED
+    assert found.verdict is Verdict.PASS
 
 
 def test_a_prefix_is_tried_with_an_id_that_nobody_has(
@@ -245,11 +245,11 @@ def test_a_prefix_is_tried_with_an_id_that_nobody_has(
     literal = {rule.acl for rule in connector_rules(orders) if rule.resource is Resource.TRANSACTIONAL_ID}
     with given(session.kafka, literal):
         for rule in prefixed:
-            assert Attempts(sessions[rule.principal]).results([rule])[rule].answer is Answer.MISSING
-            assert judge([rule], read_authorizer(session.kafka))[0].answer is Answer.MISSING
+            assert Attempts(sessions[rule.principal]).results([rule])[rule].verdict is Verdict.FAIL
+            assert judge([rule], read_authorizer(session.kafka))[0].verdict is Verdict.FAIL
     with given(session.kafka, {rule.acl for rule in prefixed}):
         for rule in prefixed:
-            assert Attempts(sessions[rule.principal]).results([rule])[rule].answer is Answer.ALLOWED
+            assert Attempts(sessions[rule.principal]).results([rule])[rule].verdict is Verdict.PASS
 
 
 def test_who_may_not_read_the_acls_is_told_so(named: NamedListener, lab: Lab) -> None:
@@ -424,7 +424,7 @@ def test_a_roll_is_refused_for_the_right_that_its_target_asks_for(
     today = next(rule for rule in granted if rule.name == CONFIGS and rule.operation is Operation.READ)
     assert look_at.look(observation, Mode.DISABLED) is None
     for target in (Mode.PREPARING, Mode.ENABLED):
-        assert rights(look_at.look(observation, target)).evidence.endswith(
+        assert rights(look_at.look(observation, target)).found.endswith(
             "; none is missing (0 tested as the principal, the others checked in the ACLs)"
         )
     change(session.kafka, delete={leader.acl, fencing.acl, today.acl})
@@ -435,10 +435,10 @@ def test_a_roll_is_refused_for_the_right_that_its_target_asks_for(
         change(session.kafka, create={leader.acl, fencing.acl, today.acl})
     assert (preparing.verdict, enabled.verdict) == (Verdict.FAIL, Verdict.FAIL)
     refused = f"(worker; the brokers refuse it to User:{WORKER})"
-    assert preparing.evidence == f"missing: {leader} {refused}"
-    assert str(fencing) in enabled.evidence
+    assert preparing.found == f"missing: {leader} {refused}"
+    assert str(fencing) in enabled.found
     assert f"--operation Write --transactional-id {fencing.name}" in enabled.remedy
-    assert str(today) not in enabled.evidence
+    assert str(today) not in enabled.found
 
 
 def _observation(lab: Lab, named: NamedListener, session: ConnectSession) -> Observation:

@@ -89,7 +89,7 @@ def kind_of(observation: Observation, name: str) -> FailureKind:
 
 
 def reported(observation: Observation, name: str) -> tuple[str, str]:
-    ((what, remedy),) = [(f.what, f.remedy) for f in findings(observation) if f"connector {name} " in f.what]
+    ((what, remedy),) = [(f.found, f.remedy) for f in findings(observation) if f"connector {name} " in f.found]
     return what, remedy
 
 

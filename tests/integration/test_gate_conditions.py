@@ -18,9 +18,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.finding import Verdict, overall
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.rollout.check import Check, Verdict, overall
+from airflow_eos_provider.rollout.check import Check
 from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation
 from airflow_eos_provider.rollout.gate.gate import evaluate
 from airflow_eos_provider.rollout.observe.observation import Observation
@@ -50,7 +51,7 @@ class Gate:
         self.expectation = Expectation(frozenset(), Baseline(), {})
 
     def look(self) -> Checks:
-        return {check.name: check for check in evaluate(self.expectation, self.observer.observe())}
+        return {check.subject: check for check in evaluate(self.expectation, self.observer.observe())}
 
     def until(self, holds: Callable[[Checks], bool], what: str, seconds: float = 600.0) -> Checks:
         deadline = time.monotonic() + seconds
@@ -136,7 +137,7 @@ def restart(lab: Lab, gate: Gate, hanging: HangingTransaction) -> Restart:
     ((connector, _),) = seen.tasks_on(worker_id)
     members = frozenset(worker.worker_id for worker in seen.workers)
     gate.expectation = Expectation(members, Baseline.of(seen), dict.fromkeys(members, Mode.PREPARING))
-    at_first = {check.name: check for check in evaluate(gate.expectation, seen)}
+    at_first = {check.subject: check for check in evaluate(gate.expectation, seen)}
     for _ in range(20):
         deliver(lab, connector)
         gate.look()
@@ -223,7 +224,7 @@ def test_a_restart_is_refused_until_it_is_over(
 ) -> None:
     assert restart.before[condition].passed
     moment: Checks = getattr(restart, refused_at)
-    assert words.format(worker=restart.worker_id, connector=restart.connector) in moment[condition].evidence
+    assert words.format(worker=restart.worker_id, connector=restart.connector) in moment[condition].found
     assert not moment[condition].passed
     assert overall(moment.values()) is not Verdict.PASS
     assert getattr(restart, holds_at)[condition].passed
@@ -236,7 +237,7 @@ def test_a_file_that_is_edited_after_the_restart_is_refused(lab: Lab, gate: Gate
     file.write_bytes(written + b"# another edit\n")
     refused = gate.look()["process"]
     file.write_bytes(written)
-    assert refused.evidence == f"the configuration of {restart.worker_id} was edited after the roll wrote it"
+    assert refused.found == f"the configuration of {restart.worker_id} was edited after the roll wrote it"
     assert refused.decisive
     assert gate.look()["process"].passed
 
@@ -254,14 +255,14 @@ def test_workers_that_hang_and_a_task_set_that_they_have_not_read_are_refused(
         workers[1 - restart.index].resume()
         # The leader reads it and calls for a rebalance; the worker with the task, which is still suspended, is enabled.
         unfenced = gate.until(
-            lambda checks: "does not follow its task set" in checks["fencing record"].evidence, "a round is due"
+            lambda checks: "does not follow its task set" in checks["fencing record"].found, "a round is due"
         )
     finally:
         for worker in workers.values():
             worker.resume()
-    assert "did not answer GET /" in hanging["REST"].evidence
-    assert f"have not read the record at {offset} yet" in hanging["config offset"].evidence
-    assert unfenced["fencing record"].evidence == (
+    assert "did not answer GET /" in hanging["REST"].found
+    assert f"have not read the record at {offset} yet" in hanging["config offset"].found
+    assert unfenced["fencing record"].found == (
         f"{restart.connector} runs on an enabled worker, but its task count record does not follow its task set"
     )
     gate.until_passed(*names)
@@ -272,10 +273,10 @@ def test_a_transaction_that_no_coordinator_ends_is_refused(
 ) -> None:
     assert restart.at_first["transactions"].passed, "it may be a transaction like any other at first"
     refused = gate.until(
-        lambda checks: "no coordinator knows" in checks["transactions"].evidence, "the transaction is called hanging"
+        lambda checks: "no coordinator knows" in checks["transactions"].found, "the transaction is called hanging"
     )["transactions"]
-    assert refused.evidence.startswith(f"{hanging.place.topic}-{hanging.place.partition} is held at ")
-    assert refused.evidence.endswith("by a transaction that no coordinator knows")
+    assert refused.found.startswith(f"{hanging.place.topic}-{hanging.place.partition} is held at ")
+    assert refused.found.endswith("by a transaction that no coordinator knows")
     hanging.abort()
     gate.until(lambda checks: overall(checks.values()) is Verdict.PASS, "every condition holds")
 

@@ -130,11 +130,11 @@ def test_in_one_step_and_up_again(
 
         # Before: refused, since the workers' files lack the line.
         before = json.loads(eos.run(*check, "--json", expect=1).stdout)
-        effects = {(one["effect"], one["about"]) for one in before["findings"]}
+        effects = {(one["kind"], one["subject"]) for one in before["findings"]}
         ids = [worker.url.removeprefix("http://") for worker in lab.workers]
         assert {("loses records", worker) for worker in ids} <= effects
         assert {("delivers again", "owned"), ("changes", "ended"), ("changes", "config topic")} <= effects
-        (fails,) = [one for one in before["findings"] if one["effect"] == "tasks fail"]
+        (fails,) = [one for one in before["findings"] if one["kind"] == "tasks fail"]
         assert all(f"{name}-0" in fails["found"] for name in (*RUNNING, "resting"))
         not_committed, copy = before["copies"]
         assert (copy["connector"], copy["own_topic"], copy["offsets"]) == ("owned", "owned-offsets", 1)

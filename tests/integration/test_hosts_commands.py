@@ -62,7 +62,7 @@ def checks(file: Path) -> tuple[int, dict[str, dict[str, str]]]:
     """The exit code of ``eos hosts check``, and its answers by name."""
     ended = eos("hosts", "check", "--cluster", str(file), "--json")
     (worker,) = json.loads(ended.stdout)["workers"]
-    return ended.exit_code, {check["name"]: check for check in worker["checks"]}
+    return ended.exit_code, {check["subject"]: check for check in worker["checks"]}
 
 
 def printed(file: Path) -> str:
@@ -90,8 +90,8 @@ def test_a_login_without_rights_is_given_the_missing_lines_and_with_them_all_pas
     code, after = checks(described)
     assert {name: check["verdict"] for name, check in after.items()} == dict.fromkeys(after, "pass")
     assert code == 0
-    assert "disabled" in after["log"]["evidence"]
-    assert "Restart=always" in after["unit"]["evidence"]
+    assert "disabled" in after["log"]["found"]
+    assert "Restart=always" in after["unit"]["found"]
 
 
 @pytest.mark.parametrize(

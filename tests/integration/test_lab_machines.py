@@ -12,12 +12,12 @@ import psutil
 import pytest
 
 from airflow_eos_provider.connect.cluster.placement import SystemdUnit
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
 from airflow_eos_provider.lab.waiting import is_healthy
 from airflow_eos_provider.rollout.hosts.choose import service_of
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.readiness import check_all, check_worker
-from airflow_eos_provider.verdict import Verdict
 from tests.lab.lab import TestLab, TestLabOptions, take_down
 from tests.lab.machine import control_group
 from tests.lab.machine_login import MachineLogin

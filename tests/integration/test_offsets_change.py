@@ -279,8 +279,8 @@ def test_a_reset_that_is_killed_at_each_step_goes_on_and_writes_once(cluster: Cl
         killed(cluster.lab, step, point, "offsets", "reset", "killed", "--plan", plan_hash)
         if (step, point) == ("stop", "carried-out"):
             shown = json.loads(eos.run("status", "--json", "--exit-code", expect=1).stdout)["findings"]
-            (found,) = [finding for finding in shown if "(offsets reset killed, " in finding["what"]]
-            assert "is not finished, and connector killed is STOPPED" in found["what"]
+            (found,) = [finding for finding in shown if "(offsets reset killed, " in finding["found"]]
+            assert "is not finished, and connector killed is STOPPED" in found["found"]
             assert found["remedy"].startswith("run its command again")
     assert "is not finished" in eos.run("apply", "--plan", roll_hash, "--allow-downtime", expect=3).stderr
     assert "is not finished" in eos.run("offsets", "alter", "killed", "--all", "--offset", '{"position": 0}', "--yes",

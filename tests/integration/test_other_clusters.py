@@ -156,10 +156,10 @@ def rolls_up_to_enabled(lab: Lab, load_on: LoadOn, protocol: str, on_the_wire: s
     seen = controller.observe()
     assert seen.group is not None
     assert seen.group.protocol == on_the_wire
-    (check,) = [check for check in controller.preflight(Mode.PREPARING).checks if check.name == "protocol"]
+    (check,) = [check for check in controller.preflight(Mode.PREPARING).checks if check.subject == "protocol"]
     assert check.passed
-    assert f"connect.protocol={protocol}" in check.evidence
-    assert "not signed" in check.evidence
+    assert f"connect.protocol={protocol}" in check.found
+    assert "not signed" in check.found
     before = [worker.config.read_bytes() for worker in lab.workers]
     with load_on(lab, "lines") as load:
         controller.apply(controller.plan(Mode.PREPARING))

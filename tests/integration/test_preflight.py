@@ -199,7 +199,7 @@ def document(lab: Lab, tmp_path_factory: pytest.TempPathFactory, eos_of: Callabl
 
 
 def findings(document: Mapping[str, Any], connector: str, kind: str) -> list[dict[str, Any]]:
-    return [one for one in document["findings"] if (one["connector"], one["kind"]) == (connector, kind)]
+    return [one for one in document["findings"] if (one["subject"], one["kind"]) == (connector, kind)]
 
 
 #: Connector, kind, its answer and weight, and words of what was found.

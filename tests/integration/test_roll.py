@@ -26,8 +26,8 @@ from airflow_eos_provider.connect.mode_evidence import ModeVerdict, probe
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.topics.internal_topics import OFFSETS
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift.watch import DriftWatch
 from airflow_eos_provider.rollout.hosts.machine.edited_file import digest
 from tests.integration.mode_evidence import Evidence, assert_told, without_file_and_log
@@ -314,7 +314,7 @@ def test_a_stale_worker_in_disabled_that_is_not_described_is_noticed(lab: Lab, e
         shown = looks[-1]
     finally:
         lab.stop_worker(stale)
-    assert "not in the cluster file" in finding["what"]
+    assert "not in the cluster file" in finding["found"]
     assert "it runs disabled or preparing, not enabled" in shown
     assert "there is no exactly-once while it is in the group" in shown
     assert f"{MODE_PROPERTY}=enabled" in shown
@@ -330,8 +330,8 @@ def test_an_edited_file_is_noticed_before_its_worker_restarts_and_after_it_and_c
         since = time.monotonic()
         worker.config.write_bytes(set_property(original, MODE_PROPERTY, "disabled"))
         finding = watch.notices(since, kind="edited file", subject=worker.worker_id)
-        assert "join as disabled at its next start" in finding["what"]
-        assert finding["what"].count("SHA-256") == 1
+        assert "join as disabled at its next start" in finding["found"]
+        assert finding["found"].count("SHA-256") == 1
 
         for topic, found, checked, planned in (
             ("others", "the workers differ in offset.storage.topic", 1, 3),
@@ -376,7 +376,7 @@ def test_a_worker_that_is_gone_is_noticed(lab: Lab, eos: Any, watch: Watch) -> N
     finally:
         lab.start_worker(1)
     (finding,) = (one for one in found if (one["kind"], one["subject"]) == ("missing worker", worker_id))
-    assert "does not run" in finding["what"]
+    assert "does not run" in finding["found"]
     assert "start it again" in finding["remedy"]
 
 

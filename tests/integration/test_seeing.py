@@ -32,6 +32,7 @@ from airflow_eos_provider.errors import (
     ReadTimeoutError,
     UnreachableError,
 )
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end, scan_to_end
 from airflow_eos_provider.kafka.session import Session
@@ -40,7 +41,6 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.part import write_properties
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.processes import identify, spawn
-from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
@@ -592,8 +592,8 @@ class TestTrouble:
         assert observation.group is not None
         assert observation.statuses is not None
         assert observation.statuses[source].tasks[0].state == "RUNNING"
-        (missing,) = [finding for finding in findings(observation) if "builtin.features" in finding.what]
-        assert "requests about transactions and fencing" in missing.what
+        (missing,) = [finding for finding in findings(observation) if "builtin.features" in finding.found]
+        assert "requests about transactions and fencing" in missing.found
 
     def test_a_dead_workers_last_word_is_told_as_such(
         self, lab: Lab, source: str, eos_of: Callable[[Lab, Path], Any], tmp_path: Path
@@ -604,12 +604,13 @@ class TestTrouble:
         try:
             observation = Observer(lab.cluster()).observe_settled()  # before its session ends
             assert name in observation.members
-            (dead,) = [f for f in findings(observation) if f.what.startswith(f"{name} is dead: no process of it runs")]
-            assert f"last reported before it stopped answering: task {source}-0 RUNNING" in dead.what.replace(
+            (dead,) = [f for f in findings(observation) if f.found.startswith(f"{name} is dead: no process of it runs")]
+            assert f"last reported before it stopped answering: task {source}-0 RUNNING" in dead.found.replace(
                 f"connector {source} RUNNING, ", ""
             )
-            (roster,) = [c for c in preflight.check(observation, Mode.ENABLED, SETTINGS).checks if c.name == "roster"]
-            assert f"{name} is dead" in roster.evidence
+            checks = preflight.check(observation, Mode.ENABLED, SETTINGS).checks
+            (roster,) = [check for check in checks if check.subject == "roster"]
+            assert f"{name} is dead" in roster.found
             assert "pid_file" not in roster.remedy
             shown = json.loads(eos_of(lab, tmp_path).run("status", "--json", "--exit-code", expect=1).stdout)
             (task,) = next(c for c in shown["connectors"] if c["connector"] == source)["tasks"]
@@ -631,9 +632,9 @@ class TestTrouble:
         finally:
             process.resume()
         words = f"{name}: its process {identity.pid} is suspended (SIGSTOP), "
-        (finding,) = [f for f in findings(observation) if f.what.startswith(words)]
-        assert "did not answer GET / within 2 s" in finding.what
-        assert f"task {source}-0 RUNNING" in finding.what
+        (finding,) = [f for f in findings(observation) if f.found.startswith(words)]
+        assert "did not answer GET / within 2 s" in finding.found
+        assert f"task {source}-0 RUNNING" in finding.found
         assert finding.remedy == f"continue it: kill -CONT {identity.pid}"
         assert observation.statuses is not None
         other = Observer(lab.cluster())
@@ -653,7 +654,7 @@ class TestTrouble:
             if date_is_kept:
                 os.utime(edited, ns=(dates.st_atime_ns, dates.st_mtime_ns))
             found = eos.run("status", "--cluster", str(described), "--json", "--exit-code", expect=1).stdout
-            shown = [each["what"] for each in json.loads(found)["findings"]]
+            shown = [each["found"] for each in json.loads(found)["findings"]]
             assert [each for each in shown if each.startswith(f"{words}{what} the worker's start")]
         eos.run("status", "--cluster", str(described))  # ends with 0: a person reads it
         eos.run("status", "--exit-code")
@@ -677,7 +678,7 @@ class TestTrouble:
         shown = json.loads(eos.run("status", "--cluster", str(urls_only), "--json").stdout)
 
         names = ", ".join(map(worker_id, lab.connect_urls))
-        assert [finding["what"] for finding in shown["findings"]] == [
+        assert [finding["found"] for finding in shown["findings"]] == [
             f"the cluster file has only the URL of {names}, so these are unknown: configuration, process, log and "
             "mode, and with them the config topic, pending fencing and the rebalance delay"
         ]
@@ -700,11 +701,11 @@ class TestTrouble:
 
         observation = wait_for("a stable group", stable)
         same = f"{first.worker_id}, a member of the group, and {described.worker_id} of the cluster"
-        assert [f.remedy.partition(" (")[0] for f in findings(observation) if f.what.startswith(same)] == [
+        assert [f.remedy.partition(" (")[0] for f in findings(observation) if f.found.startswith(same)] == [
             f"write the advertised url in the cluster file: {first.url}"
         ]
-        (roster,) = [c for c in preflight.check(observation, Mode.ENABLED, SETTINGS).checks if c.name == "roster"]
-        assert roster.evidence.startswith(same)
+        (roster,) = [c for c in preflight.check(observation, Mode.ENABLED, SETTINGS).checks if c.subject == "roster"]
+        assert roster.found.startswith(same)
 
     def test_a_second_group_on_the_same_topics_is_found_refused_and_mended(
         self,
@@ -760,11 +761,11 @@ class TestTrouble:
 
             seen = wait_for("the foreign worker reports", reported_by_the_other)
             words = f"two Connect groups use the same internal topics: {foreign_id}, a member of group foreign"
-            assert [f.what for f in findings(seen) if f.what.startswith(words)]
+            assert [f.found for f in findings(seen) if f.found.startswith(words)]
             result = preflight.check(seen, Mode.ENABLED, SETTINGS)
-            (refused,) = [check for check in result.findings if check.name == "connectors"]
+            (refused,) = [check for check in result.findings if check.subject == "connectors"]
             assert refused.verdict is Verdict.FAIL
-            assert "a member of group foreign" in refused.evidence
+            assert "a member of group foreign" in refused.found
         finally:
             for pid in filter(None, (java, process.pid)):
                 identity = identify(pid)
@@ -773,7 +774,9 @@ class TestTrouble:
 
         def left_behind() -> str | None:
             found = findings(Observer(lab.cluster()).observe_settled())
-            return next((f.remedy for f in found if f.what.startswith(f"{foreign_id} reports, but is no member")), None)
+            return next(
+                (f.remedy for f in found if f.found.startswith(f"{foreign_id} reports, but is no member")), None
+            )
 
         remedy = wait_for("what it left behind is reported", left_behind)
         assert f"/connectors/{source}/restart?includeTasks=true&onlyFailed=false" in remedy

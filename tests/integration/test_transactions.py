@@ -245,7 +245,7 @@ def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(
         assert command == f"transactions abort {' '.join(at(1))} --start-offset {found['start_offset']} --fence"
         assert "Nothing changed" in eos.run(*command.split(), expect=3).stderr  # what it prints can be planned
         of_status = json.loads(eos.run("status", "--json", "--exit-code", expect=1).stdout)["findings"]
-        assert [command in finding["remedy"] for finding in of_status if f"{TOPIC}-1 holds" in finding["what"]] == [
+        assert [command in finding["remedy"] for finding in of_status if f"{TOPIC}-1 holds" in finding["found"]] == [
             True
         ]
 
@@ -358,7 +358,7 @@ def test_an_audit_passes_and_names_a_late_write_and_an_id_that_is_near_its_expir
         assert last_used(kafka, ["nobodys"], coordinators, taken - 600) == {}
         assert last_used(kafka, [task], coordinators, taken + 7_200) == {}
     until(
-        lambda: [one["what"].startswith(f"the last use of {task}") for one in findings(*early)] == [True],
+        lambda: [one["found"].startswith(f"the last use of {task}") for one in findings(*early)] == [True],
         "it is idle again, by its coordinator's log",
         seconds=SECONDS,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
-from airflow_eos_provider.acls.judge import Answer, Authorizer, judge
+from airflow_eos_provider.acls.judge import Authorizer, judge
 from airflow_eos_provider.acls.look import look, read_authorizer
 from airflow_eos_provider.acls.rules import ConnectorFacts, IntervalFacts, Role, Rule, also_reached, interval_rules
 from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts, tool_rules
@@ -15,6 +15,7 @@ from airflow_eos_provider.changes.rights.request import RightsRequest
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.interval.group_pipelines import pipelines_on_record
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource, require_principal
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
@@ -131,7 +132,7 @@ class AskedRights:
         for verb in VERBS.keys() - set(self.request.verbs):
             its = tool_rules(tool, [verb])
             required = [rule for rule in its if rule.is_required]
-            if all(finding.answer is Answer.ALLOWED for finding in judge(required, by_acls)):
+            if all(finding.verdict is Verdict.PASS for finding in judge(required, by_acls)):
                 rules += its
         return rules
 

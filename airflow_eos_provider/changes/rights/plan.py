@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_eos_provider.acls.judge import Answer, Authorizer, judge
+from airflow_eos_provider.acls.judge import Authorizer, judge
 from airflow_eos_provider.acls.rules import ConnectorFacts, Rule
 from airflow_eos_provider.data_text import ranges
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.acl_values import ANYWHERE, Acl, Operation, Pattern, Resource
 
 
@@ -125,10 +126,10 @@ def plan_grant(rules: Iterable[Rule], authorizer: Authorizer, kafka_cluster_id: 
     for finding in findings:
         if finding.denials:
             raise RefusedError(
-                f"{finding.rule} cannot be granted: an ACL {finding.because}.",
+                f"{finding.rule} cannot be granted: an ACL {finding.found}.",
                 remedy="Ask the owner of that denial: it overrides every ACL that allows.",
             )
-    missing = sorted({finding.rule.acl for finding in findings if finding.answer is not Answer.ALLOWED})
+    missing = sorted({finding.rule.acl for finding in findings if finding.verdict is not Verdict.PASS})
     first = _everybody(
         missing, there, authorizer, "{} has no ACL yet: all other users of it are refused from then on, {}"
     )

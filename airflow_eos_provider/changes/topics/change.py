@@ -13,7 +13,7 @@ from airflow_eos_provider.data_text import counted
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.topics.look import InternalTopicsClient
     from airflow_eos_provider.connect.session import ConnectSession
-    from airflow_eos_provider.connect.topics.topic_checks import Finding, TopicChange, TopicPlan, TopicsLook
+    from airflow_eos_provider.connect.topics.topic_checks import TopicChange, TopicFinding, TopicPlan, TopicsLook
     from airflow_eos_provider.errors import EosError
     from airflow_eos_provider.journal.change import GroupChange
 
@@ -43,7 +43,7 @@ class TopicsReport:
     """
 
     changes: tuple[TopicChange, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[TopicFinding, ...]
     not_checked: tuple[str, ...]
     problem: EosError | None
 
@@ -155,9 +155,9 @@ def _report(client: InternalTopicsClient, approved: TopicPlan, look: TopicsLook)
     return TopicsReport(approved.changes, findings(look), look.not_checked, problem)
 
 
-def _rest(left: Iterable[Finding], not_checked: Iterable[str]) -> Iterator[str]:
+def _rest(left: Iterable[TopicFinding], not_checked: Iterable[str]) -> Iterator[str]:
     """What is not mended here, and what was not checked."""
     for one in left:
-        yield f"Not fixed here: {one.found} Expected: {one.expected}. What to do: {one.remedy}"
+        yield f"Not fixed here: {' '.join(one.lines())}"
     for what in not_checked:
         yield f"Not checked: {what.rstrip('.')}."

@@ -7,11 +7,12 @@ Rules: ``KafkaConfigBackingStore`` (one partition), ``TopicAdmin.verifyTopicClea
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_eos_provider.connect.topics.internal_topics import BROKERS_DEFAULT, OWN_TOPIC, Role, WantedTopic
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
+from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.kafka.topics import needed_in_sync, settings_of_new
 
 CLEANUP, IN_SYNC = "cleanup.policy", "min.insync.replicas"
@@ -108,32 +109,34 @@ def users_of(own: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A check that does not hold.
+class TopicFinding(Finding):
+    """A check of a topic that does not hold.
 
-    :param topic: the topic that it is about.
     :param mends: settings of the topic that mend it; none where nothing here does.
     :param creates: the topic is missing, and can be created.
     """
 
-    topic: str
-    found: str
-    expected: str
-    remedy: str
     mends: Mapping[str, str] = field(default_factory=dict)
     creates: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
-        return {**asdict(self), "mendable": self.creates or bool(self.mends)}
+        mendable = self.creates or bool(self.mends)
+        return {**Finding.to_dict(self), "mends": dict(self.mends), "creates": self.creates, "mendable": mendable}
 
 
-def findings(look: TopicsLook) -> tuple[Finding, ...]:
+def _fails(
+    topic: str, found: str, expected: str, remedy: str, *, mends: Mapping[str, str] | None = None, creates: bool = False
+) -> TopicFinding:
+    return TopicFinding(topic, Verdict.FAIL, found, expected, remedy, mends=mends or {}, creates=creates)
+
+
+def findings(look: TopicsLook) -> tuple[TopicFinding, ...]:
     """Every check that does not hold, topic by topic, then what concerns several."""
     return tuple(_each(look))
 
 
-def _each(look: TopicsLook) -> Iterator[Finding]:
+def _each(look: TopicsLook) -> Iterator[TopicFinding]:
     for wanted in look.wanted:
         found = look.found.get(wanted.name)
         if found is None:
@@ -149,9 +152,9 @@ def _each(look: TopicsLook) -> Iterator[Finding]:
     yield from _foreign_writers(look)
 
 
-def _missing(wanted: WantedTopic, look: TopicsLook) -> Finding:
+def _missing(wanted: WantedTopic, look: TopicsLook) -> TopicFinding:
     obstacle = _obstacle(wanted, look)
-    return Finding(
+    return _fails(
         wanted.name,
         f"There is no topic {wanted}.",
         f"one with {', '.join(_spelled(wanted))}",
@@ -204,10 +207,10 @@ def _obstacle(wanted: WantedTopic, look: TopicsLook) -> str | None:
     return None
 
 
-def _policy(wanted: WantedTopic, found: FoundTopic) -> Iterator[Finding]:
+def _policy(wanted: WantedTopic, found: FoundTopic) -> Iterator[TopicFinding]:
     policy = found.settings.get(CLEANUP, "")
     if {part.strip().lower() for part in policy.split(",")} != {"compact"}:
-        yield Finding(
+        yield _fails(
             wanted.name,
             f"Topic {wanted} has {CLEANUP}={policy}.",
             f"{CLEANUP}=compact alone: with another one {_stops(wanted)}, and retention removes records that it needs",
@@ -221,10 +224,10 @@ def _stops(wanted: WantedTopic) -> str:
     return "its connector does not start" if wanted.role is Role.OWN else "no worker starts"
 
 
-def _partitions(wanted: WantedTopic, found: FoundTopic) -> Iterator[Finding]:
+def _partitions(wanted: WantedTopic, found: FoundTopic) -> Iterator[TopicFinding]:
     partitions = found.partitions
     if wanted.role is Role.CONFIGS and partitions != 1:
-        yield Finding(
+        yield _fails(
             wanted.name,
             f"Topic {wanted} has {partitions} partitions.",
             "1: its records count in one order, and no worker starts with more",
@@ -232,7 +235,7 @@ def _partitions(wanted: WantedTopic, found: FoundTopic) -> Iterator[Finding]:
             "in their order, and name that in config.storage.topic of every worker, all of them stopped.",
         )
     elif wanted.role in (Role.OFFSETS, Role.STATUS) and wanted.partitions not in (None, BROKERS_DEFAULT, partitions):
-        yield Finding(
+        yield _fails(
             wanted.name,
             f"Topic {wanted} has {partitions} partitions.",
             f"{wanted.partitions}, as {wanted.role.prefix}partitions of the workers",
@@ -241,13 +244,13 @@ def _partitions(wanted: WantedTopic, found: FoundTopic) -> Iterator[Finding]:
         )
 
 
-def _replicas(wanted: WantedTopic, found: FoundTopic, brokers: int) -> Iterator[Finding]:
+def _replicas(wanted: WantedTopic, found: FoundTopic, brokers: int) -> Iterator[TopicFinding]:
     setting = f"{wanted.role.prefix}replication.factor"
     needed = max(wanted.replicas or 0, min(2, brokers))
     if found.replicas >= needed:
         return
     from_setting = needed == wanted.replicas
-    yield Finding(
+    yield _fails(
         wanted.name,
         f"Topic {wanted} has {found.replicas} replicas on {brokers} brokers.",
         f"{needed}, as {setting} of the workers" if from_setting else "2 or more: one is lost with its broker",
@@ -256,7 +259,7 @@ def _replicas(wanted: WantedTopic, found: FoundTopic, brokers: int) -> Iterator[
     )
 
 
-def _in_sync(wanted: WantedTopic, found: FoundTopic) -> Iterator[Finding]:
+def _in_sync(wanted: WantedTopic, found: FoundTopic) -> Iterator[TopicFinding]:
     in_sync = _number(found.settings.get(IN_SYNC)) or 1
     given = _number(wanted.settings.get(IN_SYNC))
     needed = needed_in_sync(found.replicas) if given is None else given
@@ -269,7 +272,7 @@ def _in_sync(wanted: WantedTopic, found: FoundTopic) -> Iterator[Finding]:
     else:
         return
     mendable = needed <= found.replicas
-    yield Finding(
+    yield _fails(
         wanted.name,
         f"Topic {wanted} has {IN_SYNC}={in_sync} with {found.replicas} replicas: {problem}.",
         f"{IN_SYNC}={needed}" + (f", as {wanted.role.prefix}{IN_SYNC} of the workers" if given is not None else ""),
@@ -278,13 +281,13 @@ def _in_sync(wanted: WantedTopic, found: FoundTopic) -> Iterator[Finding]:
     )
 
 
-def _settings(wanted: WantedTopic, found: FoundTopic) -> Iterator[Finding]:
+def _settings(wanted: WantedTopic, found: FoundTopic) -> Iterator[TopicFinding]:
     for name, value in wanted.settings.items():
         setting, now = f"{wanted.role.prefix}{name}", found.settings.get(name)
         if name in (CLEANUP, IN_SYNC) or now == value:
             continue
         known = now is not None
-        yield Finding(
+        yield _fails(
             wanted.name,
             f"Topic {wanted} has {name}={now}." if known else f"The brokers know no setting {name} of topics.",
             f"{name}={value}, as {setting} of the workers" if known else "a setting of topics",
@@ -293,13 +296,13 @@ def _settings(wanted: WantedTopic, found: FoundTopic) -> Iterator[Finding]:
         )
 
 
-def _one_topic_for_two_uses(look: TopicsLook) -> Iterator[Finding]:
+def _one_topic_for_two_uses(look: TopicsLook) -> Iterator[TopicFinding]:
     roles: dict[str, list[Role]] = {}
     for wanted in look.wanted:
         roles.setdefault(wanted.name, []).append(wanted.role)
     for name, uses in roles.items():
         if len(uses) > 1:
-            yield Finding(
+            yield _fails(
                 name,
                 f"Topic {name} is the group's {' and its '.join(uses)}.",
                 "a topic for each",
@@ -307,7 +310,7 @@ def _one_topic_for_two_uses(look: TopicsLook) -> Iterator[Finding]:
             )
 
 
-def _own_topics(look: TopicsLook) -> Iterator[Finding]:
+def _own_topics(look: TopicsLook) -> Iterator[TopicFinding]:
     internal = {wanted.name: wanted.role for wanted in look.wanted if wanted.role is not Role.OWN}
     # In another Kafka cluster connectors without an own topic share one of the global topic's name, as they do here.
     shared = {name for name, role in internal.items() if role is Role.OFFSETS}
@@ -315,7 +318,7 @@ def _own_topics(look: TopicsLook) -> Iterator[Finding]:
         names = ", ".join(connectors)
         if topic in internal:
             harmless = internal[topic] is Role.OFFSETS
-            yield Finding(
+            yield _fails(
                 topic,
                 f"The group's {internal[topic]} {topic} is also {OWN_TOPIC} of {names}.",
                 "a topic that only this connector writes to",
@@ -323,7 +326,7 @@ def _own_topics(look: TopicsLook) -> Iterator[Finding]:
                 + (": this one is used anyway." if harmless else "; its offsets do not belong there."),
             )
         elif len(connectors) > 1 and topic.rpartition("/")[2] not in shared:
-            yield Finding(
+            yield _fails(
                 topic,
                 f"Topic {topic} is {OWN_TOPIC} of {names}.",
                 "a topic for each connector: an open transaction of one keeps the others from reading their offsets",
@@ -331,10 +334,10 @@ def _own_topics(look: TopicsLook) -> Iterator[Finding]:
             )
 
 
-def _foreign_writers(look: TopicsLook) -> Iterator[Finding]:
+def _foreign_writers(look: TopicsLook) -> Iterator[TopicFinding]:
     for topic, ids in look.foreign_ids.items():
         named = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
-        yield Finding(
+        yield _fails(
             topic,
             f"Others than the group {look.group_id} have written to {topic} in transactions lately: {named}.",
             "the group's own ids alone: connect-cluster-<group> for the config topic, <group>-<connector>-<task> "
@@ -449,8 +452,8 @@ def _first_uses(wanted: Iterable[WantedTopic]) -> list[WantedTopic]:
     return list({one.name: one for one in reversed(list(wanted))}.values())[::-1]
 
 
-def _change(wanted: WantedTopic, look: TopicsLook, found: Iterable[Finding]) -> TopicChange | None:
-    mine = [finding for finding in found if finding.topic == wanted.name]
+def _change(wanted: WantedTopic, look: TopicsLook, found: Iterable[TopicFinding]) -> TopicChange | None:
+    mine = [finding for finding in found if finding.subject == wanted.name]
     if any(finding.creates for finding in mine):
         return TopicChange(wanted, True, new_settings(wanted), {})
     settings = {name: value for finding in mine for name, value in finding.mends.items()}

@@ -17,14 +17,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.interval.progress import Report, silent
 from airflow_eos_provider.interval.spark.executors import environment
 from airflow_eos_provider.interval.spark.executors.needs import (
     NEEDS,
     SHIP_IT,
-    Check,
     Diagnosis,
     PythonLook,
+    check,
     coverage_check,
     driver_checks,
     executor_checks,
@@ -32,7 +33,6 @@ from airflow_eos_provider.interval.spark.executors.needs import (
 from airflow_eos_provider.interval.spark.executors.python import choose_executor_python
 from airflow_eos_provider.interval.spark.spark_errors import refusal_within
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.verdict import Verdict
 
 #: A task of a look lasts so long, seconds, so that no executor takes those of its neighbours.
 _HOLD_SECONDS = 0.2
@@ -82,7 +82,7 @@ def diagnose(
     :param conf: Spark properties, as ``spark-submit --conf`` takes them.
     :param executors: how many to wait for; ``spark.executor.instances`` if None, else those that come.
     :raises ConfigurationError: the driver lacks pyspark, or Spark takes these properties for wrong.
-    :raises UnreachableError: the master or the server does not answer, or no executor comes in time.
+        If the master or the server does not answer, or no executor comes in time, a check is inconclusive.
     """
     driver = look_at_driver(kafka, java=remote is None)
     checks = driver_checks(driver)
@@ -90,13 +90,17 @@ def diagnose(
     if target is None:
         return Diagnosis(driver, (), checks)
     _require_spark(driver)
-    _require_listening(target)
     given = dict(conf or {})
     choose_executor_python(given, target)
     instances = given.get("spark.executor.instances", "")
     wanted = executors or (int(instances) if instances.isdecimal() else None)
     cluster = _Cluster(target, remote is not None, given, dict(kafka.properties) if kafka else None, wanted, report)
-    cluster.look(seconds)
+    try:
+        _require_listening(target)
+        cluster.look(seconds)
+    except UnreachableError as error:
+        unknown = check("cluster", "executors", Verdict.INCONCLUSIVE, error.found, error.remedy or "")
+        return Diagnosis(driver, (), [*checks, unknown], _without_token(target))
     if cluster.refused is not None:
         return Diagnosis(driver, (), [*checks, cluster.refused], _without_token(target))
     looks = [cluster.seen[place] for place in sorted(cluster.seen, key=_by_number)]
@@ -146,7 +150,7 @@ class _Cluster:
         self._deadline = 0.0
         self.seen: dict[str, PythonLook] = {}
         self.registered: set[str] | None = None
-        self.refused: Check | None = None
+        self.refused: Finding | None = None
 
     def look(self, seconds: float) -> None:
         """Look at executors until every one that is there or is waited for has been seen, or the time is over.
@@ -250,7 +254,7 @@ class _Cluster:
     def _explain(self, error: BaseException) -> None:
         text = str(error)
         if (refusal := refusal_within(text)) is not None:
-            self.refused = Check("executors", "Python", Verdict.FAIL, refusal.found, SHIP_IT)
+            self.refused = check("executors", "Python", Verdict.FAIL, refusal.found, SHIP_IT)
             return
         if isinstance(error, EosError):
             raise error

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from airflow_eos_provider.finding import Verdict, overall
 from airflow_eos_provider.journal.records import Step
 from airflow_eos_provider.rollout.act.decision import expectation, leader_to_restart
-from airflow_eos_provider.rollout.check import Verdict, overall
 from airflow_eos_provider.rollout.gate.conditions import CONDITIONS, SEEN_REMOTELY, Condition
 from airflow_eos_provider.rollout.gate.ended import silent_elsewhere
 from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation

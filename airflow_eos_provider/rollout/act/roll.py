@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from airflow_eos_provider.errors import PlanMovedError, RolloutPausedError, StopRequestedError
+from airflow_eos_provider.finding import Verdict, overall
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.journal.records import RequestKind, RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.act import at_gate
@@ -25,7 +26,6 @@ from airflow_eos_provider.rollout.act.steps import (
     further_restart,
     passed_gate,
 )
-from airflow_eos_provider.rollout.check import Verdict, overall
 from airflow_eos_provider.rollout.gate.ended import ended_elsewhere, reported_changes
 from airflow_eos_provider.rollout.gate.expectation import Baseline
 from airflow_eos_provider.rollout.gate.gate import GateAnswer, evaluate

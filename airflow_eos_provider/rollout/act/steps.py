@@ -110,7 +110,7 @@ def _evidence(checks: tuple[Check, ...]) -> tuple[str, ...]:
 def _came_true(step: Step, gate: GateState, checks: tuple[Check, ...]) -> dict[str, float]:
     """By condition, after how many seconds from the announced restart it came true and stayed so."""
     return {
-        check.name: round(max(0.0, gate.true_since[check.name] - step.restarted_after), 1)
+        check.subject: round(max(0.0, gate.true_since[check.subject] - step.restarted_after), 1)
         for check in checks
-        if check.name in gate.true_since
+        if check.subject in gate.true_since
     }

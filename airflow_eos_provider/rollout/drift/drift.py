@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
-from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.finding import Audit, Finding, Verdict
 from airflow_eos_provider.journal.records import RolloutState
-from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.gate.conditions import STARTING_SECONDS
 from airflow_eos_provider.rollout.history import Rollout
 from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS
@@ -33,23 +33,6 @@ class DriftKind(StrEnum):
     EDITED_FILE = "edited file"
     INTERNAL_TOPICS = "internal topics"
     UNFINISHED_ROLLOUT = "unfinished rollout"
-
-
-@dataclass(frozen=True, slots=True)
-class DriftFinding:
-    """One thing that is not as it was left.
-
-    :param subject: the worker, or the rollout.
-    :param what: what was seen.
-    :param remedy: what to do about it.
-    :param key: the same for the same drift at the next look, whatever its words; another edit of a file has another.
-    """
-
-    kind: DriftKind
-    subject: str
-    what: str
-    remedy: str
-    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,65 +109,34 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
-    """What one look has found.
+class Drift(Audit):
+    """What one look at a cluster has found.
 
-    :param at: when, seconds since the epoch.
-    :param doubts: what could not be seen; what is not seen is unknown, not fine.
+    :param expected: what it was held against.
     """
 
-    at: float
-    group_id: str
-    expected: Expected
-    findings: tuple[DriftFinding, ...] = ()
-    doubts: tuple[str, ...] = ()
+    expected: Expected = field(default_factory=Expected)
 
-    @property
-    def verdict(self) -> Verdict:
+    def headline(self) -> str:
         if self.findings:
-            return Verdict.FAIL
-        return Verdict.INCONCLUSIVE if self.doubts else Verdict.PASS
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Tell one state of drift from another; equal for two looks that have found the same."""
-        return tuple(sorted(finding.key for finding in self.findings)) or (("doubt",) if self.doubts else ())
-
-    def describe(self) -> str:
-        """The whole message: what has drifted, and what to do about each."""
-        lines = [self._headline()]
-        for number, finding in enumerate(self.findings, start=1):
-            lines += [f"{number}. {finding.what}", f"   What to do: {finding.remedy}"]
-        lines += [f"Not seen: {doubt}" for doubt in self.doubts]
-        return "\n".join(one_line(line, LINE_CHARACTERS) for line in lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The look as JSON."""
-        return {
-            "at": self.at,
-            "group_id": self.group_id,
-            "verdict": str(self.verdict),
-            "expected": {
-                "source": self.expected.source,
-                "modes": sorted(self.expected.modes),
-                "rollout_under_way": self.expected.under_way,
-            },
-            "findings": [
-                {"kind": str(f.kind), "subject": f.subject, "what": f.what, "remedy": f.remedy} for f in self.findings
-            ],
-            "doubts": list(self.doubts),
-            "keys": list(self.keys),
-        }
-
-    def _headline(self) -> str:
-        if self.findings:
-            times = f"{len(self.findings)} finding{'s' * (len(self.findings) > 1)}"
-            return f"Connect group {self.group_id} has drifted: {times}. Expected by: {self.expected.source}."
+            found = counted(len(self.findings), "finding")
+            return f"Connect group {self.group_id} has drifted: {found}. Expected by: {self.expected.source}."
         if self.doubts:
             return f"Whether Connect group {self.group_id} has drifted cannot be determined now."
         if self.expected.under_way:
             return f"Rollout {self.expected.under_way} of Connect group {self.group_id} is running; no other drift."
         return f"Connect group {self.group_id} is as expected by: {self.expected.source}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {
+            **Audit.to_dict(self),
+            "expected": {
+                "source": self.expected.source,
+                "modes": sorted(self.expected.modes),
+                "rollout_under_way": self.expected.under_way,
+            },
+        }
 
 
 def newest_rollout(rollouts: Collection[Rollout]) -> Rollout | None:
@@ -207,12 +159,16 @@ def find_drift(observation: Observation, expected: Expected, unknown: Collection
         *_unfinished(expected),
     )
     doubts = () if expected.under_way else tuple(_doubts(observation, expected))
-    return Drift(observation.at, observation.group_id, expected, found, doubts)
+    return Drift(observation.at, observation.group_id, found, doubts, expected)
+
+
+def _fails(kind: DriftKind, subject: str, found: str, remedy: str, detail: str = "") -> Finding:
+    return Finding(subject, Verdict.FAIL, found, remedy=remedy, kind=kind, detail=detail)
 
 
 def _unknown_members(
     observation: Observation, expected: Expected, unknown: Mapping[str, UnknownMember]
-) -> Iterator[DriftFinding]:
+) -> Iterator[Finding]:
     for worker_id in observation.unknown_members:
         if worker_id in observation.aliases:
             yield _two_names(worker_id, observation)
@@ -224,37 +180,33 @@ def _unknown_members(
         harm = ""
         if member.runs_exactly_once is False and Mode.ENABLED in expected.modes:
             harm = "there is no exactly-once while it is in the group. "
-        yield DriftFinding(
+        yield _fails(
             DriftKind.UNKNOWN_MEMBER,
             worker_id,
             what,
             f"{harm}Stop it; or, if it belongs here, set {MODE_PROPERTY}={_wanted(expected)} in its configuration, "
             "restart it and add it to the cluster file ('eos discover' proposes the entry)",
-            f"{DriftKind.UNKNOWN_MEMBER} {worker_id}",
         )
 
 
-def _two_names(worker_id: str, observation: Observation) -> DriftFinding:
+def _two_names(worker_id: str, observation: Observation) -> Finding:
     described = observation.aliases[worker_id]
-    return DriftFinding(
+    return _fails(
         DriftKind.UNKNOWN_MEMBER,
         worker_id,
         f"{worker_id}, a member of the group, and {described} of the cluster file are the same port under two names",
         f"write the advertised url in the cluster file: {observation.members[worker_id].url.rstrip('/')}",
-        f"{DriftKind.UNKNOWN_MEMBER} {worker_id}",
     )
 
 
-def _modes(observation: Observation, expected: Expected) -> Iterator[DriftFinding]:
+def _modes(observation: Observation, expected: Expected) -> Iterator[Finding]:
     running = [worker for worker in observation.workers if worker.is_running]
     if not expected.modes:
         modes = {w.worker_id: w.mode.verdict.mode for w in running if w.mode.verdict.mode}
         if len(set(modes.values())) > 1:
             by_worker = ", ".join(f"{worker_id} {mode}" for worker_id, mode in sorted(modes.items()))
             remedy = "'eos plan' shows the step that brings them together"
-            yield DriftFinding(
-                DriftKind.MODE, "", f"the workers run in different modes: {by_worker}", remedy, f"mode {by_worker}"
-            )
+            yield _fails(DriftKind.MODE, "", f"the workers run in different modes: {by_worker}", remedy, by_worker)
         return
     for worker in running:
         mode = worker.mode.verdict.mode
@@ -266,17 +218,17 @@ def _modes(observation: Observation, expected: Expected) -> Iterator[DriftFindin
             seen = "enabled" if exactly_once else "disabled or preparing"
         elif mode in expected.modes:
             continue
-        yield DriftFinding(
+        yield _fails(
             DriftKind.MODE,
             worker.worker_id,
             f"{worker.worker_id} runs {seen}, expected is {_wanted(expected)}: {worker.mode.reason}",
             f"if this is a mistake, stop it, set {MODE_PROPERTY}={_wanted(expected)} in the {worker.facts.edit}, start "
             f"it again; 'eos plan --to {_wanted(expected)}' shows whether a roll can do that",
-            f"{DriftKind.MODE} {worker.worker_id} {seen}",
+            seen,
         )
 
 
-def _missing(observation: Observation, expected: Expected) -> Iterator[DriftFinding]:
+def _missing(observation: Observation, expected: Expected) -> Iterator[Finding]:
     if expected.under_way:
         return
     for worker in observation.workers:
@@ -295,16 +247,15 @@ def _missing(observation: Observation, expected: Expected) -> Iterator[DriftFind
             remedy = f"{worker.facts.read_its_log}; check group.id and bootstrap.servers in the {worker.facts.edit}"
         else:
             continue
-        yield DriftFinding(
+        yield _fails(
             DriftKind.MISSING_WORKER,
             worker.worker_id,
             what,
             f"{remedy}; if it is gone for good, take it out of the cluster file",
-            f"{DriftKind.MISSING_WORKER} {worker.worker_id}",
         )
 
 
-def _edited(observation: Observation, expected: Expected) -> Iterator[DriftFinding]:
+def _edited(observation: Observation, expected: Expected) -> Iterator[Finding]:
     found: dict[tuple[str, str, tuple[str, ...]], list[WorkerObservation]] = {}
     for worker in observation.workers:
         seen = _seen_of_edit(worker, observation, expected)
@@ -312,12 +263,12 @@ def _edited(observation: Observation, expected: Expected) -> Iterator[DriftFindi
             found.setdefault((worker.facts.edit.name, worker.facts.digest, seen), []).append(worker)
     for (_, digest, seen), workers in found.items():
         names = ", ".join(worker.worker_id for worker in workers)
-        yield DriftFinding(
+        yield _fails(
             DriftKind.EDITED_FILE,
             names,
             f"the {workers[0].facts.edit} of {names} {', and '.join(seen)}",
             _remedy_for_edit(workers[0], is_as_left=_is_as_left(workers[0], expected) or digest in expected.accepted),
-            f"{DriftKind.EDITED_FILE} {names} {digest[:_SHORT]}",
+            digest[:_SHORT],
         )
 
 
@@ -355,25 +306,25 @@ def _remedy_for_edit(worker: WorkerObservation, *, is_as_left: bool) -> str:
     )
 
 
-def _internal_topics(observation: Observation) -> Iterator[DriftFinding]:
+def _internal_topics(observation: Observation) -> Iterator[Finding]:
     for topic in observation.topics:
         if topic.differing:
-            key = f"{DriftKind.INTERNAL_TOPICS} {topic.differing}"
-            yield DriftFinding(DriftKind.INTERNAL_TOPICS, topic.setting, topic.problem, topic.remedy, key)
+            differing = str(topic.differing)
+            yield _fails(DriftKind.INTERNAL_TOPICS, topic.setting, topic.problem, topic.remedy, differing)
 
 
-def _unfinished(expected: Expected) -> Iterator[DriftFinding]:
+def _unfinished(expected: Expected) -> Iterator[Finding]:
     if expected.unfinished is not None:
         rollout = expected.unfinished
         note = f" ({rollout.record.note})" if rollout.record.note else ""
-        yield DriftFinding(
+        yield _fails(
             DriftKind.UNFINISHED_ROLLOUT,
             rollout.rollout_id,
             f"rollout {rollout.rollout_id} to {rollout.plan.target} is {rollout.state}{note}: "
             f"{rollout.workers_done} of {rollout.workers_to_roll} workers are done, "
             "and no controller carries it out",
             "'eos rollout show' says why; then 'eos rollout resume', or 'eos rollout undo'",
-            f"{DriftKind.UNFINISHED_ROLLOUT} {rollout.rollout_id} {rollout.state}",
+            rollout.state,
         )
 
 

@@ -13,7 +13,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from airflow_eos_provider.rollout.check import Check, Verdict, inconclusive, overall
+from airflow_eos_provider.finding import Verdict, overall
+from airflow_eos_provider.rollout.check import Check, inconclusive
 from airflow_eos_provider.rollout.gate.conditions import CONDITIONS, PROCESS, Condition
 from airflow_eos_provider.rollout.gate.expectation import Expectation
 from airflow_eos_provider.rollout.gate.state import GateState, Hold
@@ -68,7 +69,7 @@ class GateAnswer:
     @property
     def refused_by(self) -> frozenset[str]:
         """The conditions that do not hold and that waiting cannot change, by name."""
-        return frozenset(check.name for check in self.open_checks if check.decisive)
+        return frozenset(check.subject for check in self.open_checks if check.decisive)
 
     def status_line(self, gate: GateState) -> str:
         """What is awaited, and until when, in one line."""
@@ -79,7 +80,7 @@ class GateAnswer:
         delay = f"; the rebalance delay ends by {_clock(gate.delay.ends_at)}" if gate.delay.delay_ms else ""
         return (
             f"{held} of {len(self.checks)} checks pass; "
-            f"awaiting {first.name}: {first.evidence}{delay} (until {_clock(gate.deadline)})"
+            f"awaiting {first.subject}: {first.found}{delay} (until {_clock(gate.deadline)})"
         )
 
 
@@ -126,7 +127,7 @@ def _answer(gate: GateState, checks: tuple[Check, ...], observation: Observation
 
 def _is_unseen(checks: Iterable[Check]) -> bool:
     """Whether it is not known if the restarted worker's process runs: its machine is not reached."""
-    return any(check.name == PROCESS and check.verdict is Verdict.INCONCLUSIVE for check in checks)
+    return any(check.subject == PROCESS and check.verdict is Verdict.INCONCLUSIVE for check in checks)
 
 
 def _with_delay(gate: GateState, observation: Observation) -> GateState:
@@ -143,9 +144,9 @@ def _true_since(gate: GateState, checks: Iterable[Check], observation: Observati
     since = dict(gate.true_since)
     for check in checks:
         if check.passed:
-            since.setdefault(check.name, observation.at)
+            since.setdefault(check.subject, observation.at)
         else:
-            since.pop(check.name, None)
+            since.pop(check.subject, None)
     return since
 
 

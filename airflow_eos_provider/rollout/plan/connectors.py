@@ -53,6 +53,6 @@ def stops_no_task(report: Report) -> Check:
     stopping = report.stopping
     if not stopping:
         return passed(NAME, report.summary())
-    found = "; ".join(f"{one.connector}: {one.found}" for one in stopping)
-    remedies = "; ".join(dict.fromkeys(f"{one.connector}: {one.remedy}" for one in stopping))
+    found = "; ".join(f"{one.subject}: {one.found}" for one in stopping)
+    remedies = "; ".join(dict.fromkeys(f"{one.subject}: {one.remedy}" for one in stopping))
     return failed(NAME, f"tasks that run now would fail: {found}", f"{remedies}; or stop them, see 'eos preflight'")

@@ -13,7 +13,8 @@ from airflow_eos_provider.connect.group_bytes import EAGER, PROTOCOLS
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
-from airflow_eos_provider.rollout.check import Check, Verdict, failed, inconclusive, overall, passed
+from airflow_eos_provider.finding import Verdict, overall
+from airflow_eos_provider.rollout.check import Check, failed, inconclusive, passed
 from airflow_eos_provider.rollout.observe.client_clusters import ClientClusters
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.reported_states import Doubt, doubtful, neighbour_of, restart_command, twins
@@ -65,7 +66,7 @@ class Preflight:
         if self.passed:
             return
         error = RefusedError if self.verdict is Verdict.FAIL else RolloutPausedError
-        found = "\n".join(f"  - {check.name}: {check.evidence}" for check in self.findings)
+        found = "\n".join(f"  - {check.subject}: {check.found}" for check in self.findings)
         remedies = [check.remedy for check in self.findings if check.remedy]
         raise error(
             f"The cluster may not be rolled to {self.target}:\n{found}", remedy="; ".join(dict.fromkeys(remedies))
@@ -79,7 +80,7 @@ class Preflight:
         }
 
     def markdown(self) -> str:
-        rows = "\n".join(f"| {check.name} | {check.verdict} | {check.evidence} |" for check in self.checks)
+        rows = "\n".join(f"| {check.subject} | {check.verdict} | {check.found} |" for check in self.checks)
         return f"| check | answer | evidence |\n|---|---|---|\n{rows}"
 
 

@@ -26,13 +26,13 @@ def rights(report: AclReport | None) -> Check:
     if not report.has_authorizer:
         return passed(NAME, "the brokers have no authorizer")
     if report.lacking:
-        said = "; ".join(f"{each.rule} ({each.rule.part}; {each.because})" for each in report.lacking[:_SHOWN])
+        said = "; ".join(f"{each.rule} ({each.rule.part}; {each.found})" for each in report.lacking[:_SHOWN])
         more = f"; and {len(report.lacking) - _SHOWN} more" if len(report.lacking) > _SHOWN else ""
         lines = kafka_acls_lines([each.rule.acl for each in report.lacking if not each.denials])
         denied = ["remove the ACLs that deny it"] if any(each.denials for each in report.lacking) else []
         return failed(NAME, f"missing: {said}{more}", "; ".join([*denied, *lines, "or 'eos acl grant'"]))
     if report.unknown or not report.findings:
-        reasons = [each.because for each in report.unknown] or list(report.notes) or ["nothing could be asked"]
+        reasons = [each.found for each in report.unknown] or list(report.notes) or ["nothing could be asked"]
         said = "; ".join(dict.fromkeys(reasons[:_SHOWN]))
         return passed(NAME, f"eos cannot tell whether they exist: {said}. 'eos acl check' tries them")
     needed = [each for each in report.findings if each.rule.is_required]

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Response
 
 from airflow_eos_provider.cluster_status import all_findings, to_document
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.rollout.drift.findings import Finding
+from airflow_eos_provider.finding import Finding
 from airflow_eos_provider.rollout.drift.watch import DriftWatch
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 
 from airflow_eos_provider.acls.check import AclReport
 from airflow_eos_provider.acls.check import check as check_rights
@@ -33,11 +33,9 @@ def routes(looks: Looks) -> APIRouter:
     router = APIRouter()
 
     @router.get("/api/clusters/{connection_id}/rights")
-    async def rights(
-        connection_id: str, paging: PagingDep, wanted: Annotated[str, Query(alias="answer")] = "", principal: str = ""
-    ) -> Response:
+    async def rights(connection_id: str, paging: PagingDep, verdict: str = "", principal: str = "") -> Response:
         seen = await see_cluster(looks, connection_id, "rights", look_at_rights, kept_seconds=KEPT_SLOW_SECONDS)
-        keep = keep_where(answer=wanted, principal=principal)
+        keep = keep_where(verdict=verdict, principal=principal)
         return await answer(seen, lambda found: found.page(paging, keep), NO_ITEMS)
 
     return router

@@ -92,7 +92,7 @@ export function Findings({ findings, none = "Nothing was found." }) {
   return html`<ul class="findings">
     ${findings.map(
       (finding, index) => html`<li key=${index}>
-        <span>${typeof finding === "string" ? finding : finding.what ?? finding.found ?? finding.text ?? JSON.stringify(finding)}</span>
+        <span>${typeof finding === "string" ? finding : finding.found ?? finding.text ?? JSON.stringify(finding)}</span>
         ${finding.remedy && html` <span class="remedy">${finding.remedy}</span>`}
       </li>`,
     )}
@@ -175,11 +175,11 @@ export function Search({ value, label }) {
 }
 
 /** One of few values, or all. */
-export function Choice({ label, name, value, options }) {
+export function Choice({ label, name, value, options, words = {} }) {
   return html`<label class="choice"><span>${label}</span>
     <select value=${value ?? ""} onChange=${(event) => replaceParameters({ [name]: event.currentTarget.value, page: "" })}>
       <option value="" selected=${!value}>all</option>
-      ${options.map((option) => html`<option key=${option} value=${option} selected=${option === value}>${option}</option>`)}
+      ${options.map((option) => html`<option key=${option} value=${option} selected=${option === value}>${words[option] ?? option}</option>`)}
     </select>
   </label>`;
 }

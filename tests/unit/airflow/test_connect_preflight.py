@@ -11,19 +11,20 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.dag_factories import upgrade_dag
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.operators.connect_preflight import FINDINGS_IN_XCOM, ConnectorFindingsOperator
-from airflow_eos_provider.preflight.findings import Finding, Severity
+from airflow_eos_provider.preflight.findings import ConnectorFinding, Severity
+from airflow_eos_provider.preflight.findings import finding as finding_of
 from airflow_eos_provider.preflight.report import Report
-from airflow_eos_provider.verdict import Verdict
 
 CONTEXT: Any = SimpleNamespace()
 
 
-def finding(number: int, severity: Severity = Severity.BLOCKS, verdict: Verdict = Verdict.FAIL) -> Finding:
-    return Finding(f"c{number}", "producer", severity, verdict, f"found {number}", "all", "take it out")
+def finding(number: int, severity: Severity = Severity.BLOCKS, verdict: Verdict = Verdict.FAIL) -> ConnectorFinding:
+    return finding_of(f"c{number}", "producer", severity, verdict, f"found {number}", "all", "take it out")
 
 
-def task(monkeypatch: pytest.MonkeyPatch, *findings: Finding, begun: bool = False, **arguments: Any) -> Any:
+def task(monkeypatch: pytest.MonkeyPatch, *findings: ConnectorFinding, begun: bool = False, **arguments: Any) -> Any:
     """The operator with a look of its own: a real one needs workers, see the integration test."""
     operator = ConnectorFindingsOperator(task_id="look", conn_id="c", **arguments)
     report = Report("g", Mode.ENABLED, ("c1",), (), findings, accepted=tuple(operator.accept))
@@ -53,7 +54,7 @@ def test_what_does_not_block_for_certain_is_returned(
     monkeypatch: pytest.MonkeyPatch, severity: Severity, verdict: Verdict
 ) -> None:
     document = task(monkeypatch, finding(1, severity, verdict)).execute(CONTEXT)
-    assert [one["connector"] for one in document["findings"]] == ["c1"]
+    assert [one["subject"] for one in document["findings"]] == ["c1"]
 
 
 def test_what_is_accepted_does_not_fail_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +72,7 @@ def test_where_exactly_once_has_begun_only_a_task_that_says_so_fails(monkeypatch
 
 def test_the_xcom_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [
-        Finding(f"c{number}", "readers", Severity.WARNS, Verdict.FAIL, "x" * 5_000, "", "y" * 5_000)
+        finding_of(f"c{number}", "readers", Severity.WARNS, Verdict.FAIL, "x" * 5_000, "", "y" * 5_000)
         for number in range(1_000)
     ]
     document = task(monkeypatch, *many).execute(CONTEXT)

@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, T
 from airflow.sdk.module_loading import import_string
 
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.operators.audit import ConnectUnseenError
 from airflow_eos_provider.operators.connect_transactions import (
     KEYS,
@@ -21,17 +22,17 @@ from airflow_eos_provider.operators.connect_transactions import (
     ConnectTransactionsError,
 )
 from airflow_eos_provider.sensors.connect_transactions import ConnectTransactionsSensor
-from airflow_eos_provider.transactions.audit import Audit, AuditFinding, FindingKind, Limits
+from airflow_eos_provider.transactions.audit import FindingKind, Limits, TransactionAudit
 from airflow_eos_provider.triggers import connect_transactions
 from airflow_eos_provider.triggers.connect_transactions import ConnectTransactionsTrigger
 
 PASSWORD = "s3cret-pw"
 
 
-def found(*subjects: str, doubts: tuple[str, ...] = ()) -> Audit:
+def found(*subjects: str, doubts: tuple[str, ...] = ()) -> TransactionAudit:
     kind = FindingKind.HANGING
-    findings = tuple(AuditFinding(kind, s, f"{s} is held open", f"abort {s}", f"{kind} {s}") for s in subjects)
-    return Audit(1.0, "connect", findings, doubts=doubts)
+    findings = tuple(Finding(s, Verdict.FAIL, f"{s} is held open", remedy=f"abort {s}", kind=kind) for s in subjects)
+    return TransactionAudit(1.0, "connect", findings, doubts=doubts)
 
 
 FINE = found()
@@ -41,7 +42,7 @@ DOUBT = found(doubts=("a partition",))
 class Looks:
     """Stands in for looks at a cluster, which need one: answers one by one, or raises; the last for ever."""
 
-    def __init__(self, *answers: Audit | Exception) -> None:
+    def __init__(self, *answers: TransactionAudit | Exception) -> None:
         self.answers = list(answers)
         self.asked: list[dict[str, Any]] = []
 
@@ -100,13 +101,13 @@ def task_context() -> dict[str, Any]:
     return {"ti": XComs(), "dag": None}
 
 
-def use(monkeypatch: pytest.MonkeyPatch, *answers: Audit | Exception) -> Looks:
+def use(monkeypatch: pytest.MonkeyPatch, *answers: TransactionAudit | Exception) -> Looks:
     looks = Looks(*answers)
     monkeypatch.setattr("airflow_eos_provider.transactions.auditor.look_at_open", looks)
     return looks
 
 
-def use_auditor(monkeypatch: pytest.MonkeyPatch, *answers: Audit | Exception) -> Auditing:
+def use_auditor(monkeypatch: pytest.MonkeyPatch, *answers: TransactionAudit | Exception) -> Auditing:
     auditing = Auditing(*answers)
     monkeypatch.setattr("airflow_eos_provider.transactions.auditor.Auditor", auditing)
     return auditing
@@ -258,7 +259,7 @@ def test_the_trigger_from_its_deferral_to_the_end_of_its_task(
 def test_a_look_of_the_trigger_does_not_hold_up_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, may_end = threading.Event(), threading.Event()
 
-    def slow(cluster: Any, **asked: Any) -> Audit:
+    def slow(cluster: Any, **asked: Any) -> TransactionAudit:
         begun.set()
         assert may_end.wait(120), "the event loop was held up: it did not get to allow the end"
         return FINE

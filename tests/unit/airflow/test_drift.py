@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_eos_provider.dag_factories import audit_dag
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.notifications.drift import ConnectDriftNotifier
 from airflow_eos_provider.operators.connect_drift import (
     KEYS,
@@ -24,7 +25,7 @@ from airflow_eos_provider.operators.connect_drift import (
     ConnectDriftError,
     ConnectUnseenError,
 )
-from airflow_eos_provider.rollout.drift.drift import Drift, DriftFinding, DriftKind, Expected
+from airflow_eos_provider.rollout.drift.drift import Drift, DriftKind, Expected
 from airflow_eos_provider.sensors.connect_drift import ConnectDriftSensor
 from airflow_eos_provider.triggers import connect_drift
 from airflow_eos_provider.triggers.connect_drift import ConnectDriftTrigger
@@ -35,8 +36,8 @@ PASSWORD = "s3cret-pw"
 
 def found(*subjects: str, doubts: tuple[str, ...] = ()) -> Drift:
     kind = DriftKind.MODE
-    findings = tuple(DriftFinding(kind, s, f"{s} runs disabled", f"restart {s}", f"{kind} {s}") for s in subjects)
-    return Drift(1.0, "connect", Expected("rollout r1"), findings, doubts)
+    findings = tuple(Finding(s, Verdict.FAIL, f"{s} runs disabled", remedy=f"restart {s}", kind=kind) for s in subjects)
+    return Drift(1.0, "connect", findings, doubts, Expected("rollout r1"))
 
 
 FINE = found()

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from airflow_eos_provider.cli import hosts
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.cli.completion import complete_worker
-from airflow_eos_provider.cli.hosts import exit_code
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.check import Check, failed, inconclusive, passed
@@ -71,7 +71,7 @@ def write(folder: Path, workers: list[dict[str, Any]]) -> Path:
 def test_a_worker_of_this_machine_that_lacks_nothing_passes(cluster: Path) -> None:
     ended = run("check", "--cluster", str(cluster), "--json")
     (worker,) = json.loads(ended.stdout)["workers"]
-    assert {check["name"]: check["verdict"] for check in worker["checks"]} == dict.fromkeys(
+    assert {check["subject"]: check["verdict"] for check in worker["checks"]} == dict.fromkeys(
         ("machine", "tools", "clock", "file", "service", "log"), "pass"
     ), worker
     assert ended.exit_code == 0
@@ -142,7 +142,7 @@ def test_a_machine_over_ssh_without_the_worker_is_reached_and_says_what_is_missi
         write(tmp_path, [over_ssh(sshd)])
         ended = run("check", "--cluster", str(tmp_path / "eos.yaml"), "--json")
     (worker,) = json.loads(ended.stdout)["workers"]
-    answers = {check["name"]: check["verdict"] for check in worker["checks"]}
+    answers = {check["subject"]: check["verdict"] for check in worker["checks"]}
     assert (answers["machine"], answers["tools"]) == ("pass", "pass"), worker
     assert answers["service"] == "fail", worker
     assert (ended.exit_code, worker["reached"]) == (1, True)
@@ -176,8 +176,13 @@ def test_without_sudo_in_the_description_no_rights_are_printed(cluster: Path) ->
         ([[inconclusive("a", "")], [passed("a", "")]], 5),
     ],
 )
-def test_the_exit_code_is_that_of_the_worst_answer(checks: list[list[Check]], code: int) -> None:
-    assert exit_code([Readiness(f"w:{n}", "", "", tuple(each)) for n, each in enumerate(checks)]) == code
+def test_the_exit_code_is_that_of_the_worst_answer(
+    checks: list[list[Check]], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [Readiness(f"w:{n}", "", "", tuple(each)) for n, each in enumerate(checks)]
+    monkeypatch.setattr(hosts, "load_cluster", lambda _: SimpleNamespace(workers=()))
+    monkeypatch.setattr(hosts, "check_all", lambda *_: found)
+    assert run("check").exit_code == code
 
 
 def test_the_shell_completes_workers_from_the_file_alone(tmp_path: Path) -> None:

@@ -19,13 +19,14 @@ from airflow_eos_provider.cli import drift, intervals
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.topics.source_offsets import OffsetKey, OffsetRecord
+from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.verify import RunStatus, Verification
 from airflow_eos_provider.lab import command as lab_command
 from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
 from airflow_eos_provider.offsets.seen.backup import BackedUpTopic, Backup, write
 from airflow_eos_provider.offsets.seen.difference import difference
-from airflow_eos_provider.rollout.drift.drift import Drift, DriftFinding, DriftKind, Expected
+from airflow_eos_provider.rollout.drift.drift import Drift, DriftKind, Expected
 
 RUN = Run.parse("orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z")
 
@@ -49,8 +50,8 @@ Patch = pytest.MonkeyPatch
 
 def a_drift(patch: Patch, folder: Path) -> Case:
     kinds = ((DriftKind.EDITED_FILE, "w1:8083, w2:8083"), (DriftKind.MISSING_WORKER, "w2:8083"), (DriftKind.MODE, ""))
-    findings = tuple(DriftFinding(kind, subject, "it is so", "mend it", str(kind)) for kind, subject in kinds)
-    found = Drift(1.0, "g", Expected(modes=frozenset({Mode.ENABLED})), findings)
+    findings = tuple(Finding(subject, Verdict.FAIL, "it is so", remedy="mend it", kind=kind) for kind, subject in kinds)
+    found = Drift(1.0, "g", findings, expected=Expected(modes=frozenset({Mode.ENABLED})))
     patch.setattr(drift, "load_cluster", lambda _: None)
     patch.setattr(drift, "DriftWatch", lambda *_, **__: nullcontext(SimpleNamespace(look=lambda: found)))
     return Case(["drift", "--exit-code"], found.to_dict(), ["w1:8083", "w2:8083", "g"], 1)

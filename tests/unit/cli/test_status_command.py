@@ -95,8 +95,8 @@ def test_another_group_whose_tasks_have_the_same_ids_is_a_finding() -> None:
     assert not rest, "the group of these tests has a plain name"
     colliding = replace(seen, group_id=f"{head}-b", neighbours=(neighbour(head, f"b-{name}"),))
     (found,) = collisions(colliding)
-    assert f"connector {name} of group {head}-b" in found.what
-    assert f"connector b-{name} of group {head}" in found.what
+    assert f"connector {name} of group {head}-b" in found.found
+    assert f"connector b-{name} of group {head}" in found.found
 
 
 def neighbour(group_id: str, connector: str) -> WorkerGroup:

@@ -9,13 +9,13 @@ import pytest
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.rest_calls import TaskStatus
 from airflow_eos_provider.downgrade.older import (
-    DowngradeFinding,
     DowngradeLook,
     Effect,
     SeenWorker,
     findings,
     restart_command,
 )
+from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.offsets.seen.copies import Copies
 
 COMMITTED = {"isolation.level": "read_committed"}
@@ -52,7 +52,7 @@ def look(
     )
 
 
-def only(found: list[DowngradeFinding]) -> DowngradeFinding:
+def only(found: list[Finding]) -> Finding:
     (one,) = found
     return one
 
@@ -64,18 +64,18 @@ def test_nothing_is_found_in_a_disabled_group_that_reads_committed() -> None:
 @pytest.mark.parametrize("properties", [{}, {"isolation.level": "read_uncommitted"}])
 def test_a_worker_that_reads_uncommitted_would_lose_records(properties: dict[str, str]) -> None:
     one = only(findings(look(replace(NEW, properties=properties))))
-    assert (one.effect, one.about) == (Effect.LOSES, "w1:8083")
+    assert (one.kind, one.subject) == (Effect.LOSES, "w1:8083")
     assert "eos plan --to disabled" in one.remedy
 
 
 def test_a_file_that_is_not_readable_is_not_taken_for_a_good_one() -> None:
-    assert only(findings(look(replace(NEW, properties=None)))).effect is Effect.UNKNOWN
+    assert only(findings(look(replace(NEW, properties=None)))).kind is Effect.UNKNOWN
 
 
 def test_enabled_workers_name_the_tasks_that_may_fail_in_one_step() -> None:
     sink = replace(connector("to-s3"), type="sink")
     one = only(findings(look(ENABLED, connectors=(connector(), sink))))
-    assert one.effect is Effect.FAILS
+    assert one.kind is Effect.FAILS
     assert "Tasks that may: orders-0" in one.found
     assert "to-s3" not in one.found
 
@@ -84,14 +84,14 @@ def test_enabled_workers_name_the_tasks_that_may_fail_in_one_step() -> None:
 def test_a_worker_that_does_not_say_its_mode_is_not_taken_for_one_that_is_not_enabled(version: str | None) -> None:
     silent = replace(NEW, worker_id="w3:8083", version=version, exactly_once=None)
     one = only(findings(look(NEW, silent)))
-    assert (one.effect, one.about) == (Effect.UNKNOWN, "w3:8083")
+    assert (one.kind, one.subject) == (Effect.UNKNOWN, "w3:8083")
     failed = findings(look(OLD, replace(silent, version=None), connectors=(connector(trace=NO_ENDPOINT),)))
     assert failed[0].remedy.startswith("When every worker is older: curl")
 
 
 def test_how_far_the_copies_are_behind_is_said_in_figures() -> None:
     one = only(findings(look(copies=(copy(read_own=3, same=0, behind=3, seconds_behind=6.54, missing=1),))))
-    assert one.effect is Effect.REPEATS
+    assert one.kind is Effect.REPEATS
     assert "of 3 offsets in its own topic orders-offsets 3 are ahead of the copy, by up to 6.5 s" in one.found
     assert "1 of them missing, so it starts from the beginning there" in one.found
     assert "eos offsets migrate orders --to global" in one.remedy
@@ -99,24 +99,24 @@ def test_how_far_the_copies_are_behind_is_said_in_figures() -> None:
 
 def test_a_copy_that_is_as_far_still_leaves_the_own_topic_behind() -> None:
     one = only(findings(look(copies=(copy(),))))
-    assert one.effect is Effect.REPEATS
+    assert one.kind is Effect.REPEATS
     assert "up to date with its own topic" in one.found
 
 
 def test_a_copy_that_is_further_on_loses() -> None:
-    assert only(findings(look(copies=(copy(same=0, behind=1, further=1),)))).effect is Effect.LOSES
+    assert only(findings(look(copies=(copy(same=0, behind=1, further=1),)))).kind is Effect.LOSES
 
 
 @pytest.mark.parametrize("others", [{}, {"behind": 1}, {"left": 1}], ids=str)
 def test_a_copy_of_a_transaction_that_is_not_committed_loses(others: dict[str, int]) -> None:
     one = only(findings(look(copies=(copy(same=0, ahead=1, **others),))))
-    assert one.effect is Effect.LOSES
+    assert one.kind is Effect.LOSES
     assert "to a transaction that is not committed" in one.found
 
 
 def test_an_own_topic_that_is_left_behind_is_not_said_to_be_as_far() -> None:
     one = only(findings(look(OLD, copies=(copy(same=0, left=2),))))
-    assert one.effect is Effect.REPEATS
+    assert one.kind is Effect.REPEATS
     assert "which is newer than its own topic orders-offsets in 2 source partitions" in one.found
     assert "eos offsets drop-own orders" in one.remedy
 
@@ -125,7 +125,7 @@ def test_failed_tasks_are_named_with_the_command_once_an_older_worker_is_there()
     failed = connector(trace=NO_ENDPOINT)
     assert findings(look(NEW, connectors=(failed,))) == [], "a matter of 'eos status'"
     one = only(findings(look(NEW, OLD, connectors=(failed,))))
-    assert one.effect is Effect.FAILS
+    assert one.kind is Effect.FAILS
     assert "task 0 has FAILED because the fencing endpoint does not exist" in one.found
     assert one.remedy.startswith("When every worker is older: curl -X POST ")
     one = only(findings(look(OLD, connectors=(failed,))))
@@ -143,7 +143,7 @@ def test_what_a_version_does_not_know_is_by_its_number() -> None:
 
     def about(to: str) -> set[tuple[Effect, str]]:
         found = findings(look(*one, connectors=(required, stopped), copies=(copy(),), to=to, records={"orders": 1}))
-        return {(each.effect, each.about) for each in found}
+        return {(each.kind, each.subject) for each in found}
 
     assert about("3.2.3") == {
         (Effect.FAILS, "w1:8083"),
@@ -171,15 +171,15 @@ def test_a_connector_that_requires_exactly_once_is_to_be_changed_while_the_worke
 
 def test_an_own_topic_without_offsets_is_left_behind_all_the_same() -> None:
     one = only(findings(look(copies=(copy(read_own=0, same=0),))))
-    assert (one.effect, "has no offset in its own topic" in one.found) == (Effect.REPEATS, True)
+    assert (one.kind, "has no offset in its own topic" in one.found) == (Effect.REPEATS, True)
 
 
 def test_the_worst_comes_first() -> None:
     found = findings(
         look(replace(ENABLED, properties={}), connectors=(connector("e", "STOPPED"),), copies=(copy(behind=1),))
     )
-    assert [one.effect for one in found] == [Effect.LOSES, Effect.REPEATS, Effect.FAILS, Effect.CHANGES]
-    assert [effect for effect in Effect if effect.is_accepted] == [Effect.CHANGES]
+    assert [one.kind for one in found] == [Effect.LOSES, Effect.REPEATS, Effect.FAILS, Effect.CHANGES]
+    assert [effect for effect in Effect if effect.verdict is Verdict.PASS] == [Effect.CHANGES]
 
 
 def test_a_name_is_quoted_in_the_command() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import NOT_ENABLED
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.rest_calls import NO_WORDS
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.facts import (
     BrokerFacts,
     ConnectorFacts,
@@ -21,12 +23,11 @@ from airflow_eos_provider.preflight.facts import (
     WorkerAnswer,
     WorkerFiles,
 )
-from airflow_eos_provider.preflight.findings import KINDS, STOPS_TASKS, Finding, Severity, overall, worst_first
+from airflow_eos_provider.preflight.findings import KINDS, STOPS_TASKS, ConnectorFinding, Severity, finding, worst_first
 from airflow_eos_provider.preflight.look import of_connector, targets
 from airflow_eos_provider.preflight.report import Report
 from airflow_eos_provider.preflight.rules import find
 from airflow_eos_provider.preflight.worker_answers import asked
-from airflow_eos_provider.verdict import Verdict
 
 W1, W2 = "w1:8083", "w2:8083"
 SUPPORT = "exactly.once.support"
@@ -58,8 +59,12 @@ def facts(connector: ConnectorFacts | None = None, **more: Any) -> Facts:
     return Facts("group", values.pop("mode", Mode.ENABLED), (connector or source(),), **values)
 
 
-def found(of: Facts, kind: str, connector: str = "a") -> list[Finding]:
-    return [one for one in find(of) if (one.connector, one.kind) == (connector, kind)]
+def found(of: Facts, kind: str, connector: str = "a") -> list[ConnectorFinding]:
+    return [one for one in find(of) if (one.subject, one.kind) == (connector, kind)]
+
+
+def overall(findings: Iterable[ConnectorFinding], accepted: Iterable[str] = ()) -> Verdict:
+    return Report("group", Mode.ENABLED, (), (), tuple(findings), accepted=tuple(accepted)).verdict
 
 
 def weight(of: Facts, kind: str, connector: str = "a") -> Seen:
@@ -431,8 +436,8 @@ def test_the_topics_of_a_connector_come_from_connect_and_from_what_is_plain() ->
 # All together
 
 
-def one(severity: Severity, verdict: Verdict, connector: str = "a", kind: str = "support") -> Finding:
-    return Finding(connector, kind, severity, verdict, "found")
+def one(severity: Severity, verdict: Verdict, connector: str = "a", kind: str = "support") -> ConnectorFinding:
+    return finding(connector, kind, severity, verdict, "found")
 
 
 def test_what_blocks_outweighs_what_may_block_and_the_rest_does_not_count() -> None:

@@ -10,7 +10,7 @@ from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import RefusedError
-from airflow_eos_provider.rollout.check import Verdict
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.rollout.plan import preflight
 from airflow_eos_provider.rollout.planner import Planner
 from airflow_eos_provider.rollout.settings import RolloutSettings
@@ -31,11 +31,11 @@ def test_a_plan_is_refused_without_a_look() -> None:
 def test_the_preflight_has_that_one_answer() -> None:
     with Planner(ConnectCluster.from_mapping(CLUSTER)) as planner:
         (answer,) = planner.preflight(Mode.PREPARING).checks
-    assert (answer.name, answer.verdict) == ("own workers", Verdict.FAIL)
+    assert (answer.subject, answer.verdict) == ("own workers", Verdict.FAIL)
 
 
 def test_one_worker_of_a_service_among_others_is_found(cluster: Any) -> None:
     assert preflight.check(cluster.observe(), Mode.PREPARING, RolloutSettings()).passed
     cluster.worker("w2:8083", worker=WorkerDescription(URL))
     found = preflight.check(cluster.observe(), Mode.PREPARING, RolloutSettings()).findings
-    assert ("own workers", Verdict.FAIL) in {(finding.name, finding.verdict) for finding in found}
+    assert ("own workers", Verdict.FAIL) in {(finding.subject, finding.verdict) for finding in found}

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import (
     RolloutRecord,
@@ -17,7 +18,6 @@ from airflow_eos_provider.journal.records import (
     StepStatus,
 )
 from airflow_eos_provider.rollout.act.decision import ActionKind, decide, expectation
-from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift.drift import DriftKind, Expected, find_drift
 from airflow_eos_provider.rollout.gate.conditions import mode as mode_condition
 from airflow_eos_provider.rollout.gate.expectation import Baseline
@@ -70,7 +70,7 @@ def test_a_plan_without_a_shared_edit_says_nothing_of_sharing(cluster_in: Any) -
 def test_workers_may_share_an_edit(cluster: Any) -> None:
     check = files(cluster.observe(), PREPARING, RolloutSettings())
     assert check.verdict is Verdict.PASS
-    assert check.evidence == "2 edits for 3 workers, one group"
+    assert check.found == "2 edits for 3 workers, one group"
 
 
 def test_workers_that_need_different_changes_of_one_edit_are_refused(cluster: Any) -> None:
@@ -78,7 +78,7 @@ def test_workers_that_need_different_changes_of_one_edit_are_refused(cluster: An
     declared = replace(cluster.workers[W2].facts.declared, mode=PREPARING)
     check = files(cluster.facts(W2, declared=declared).observe(), PREPARING, RolloutSettings())
     assert check.verdict is Verdict.FAIL
-    assert f"{W2} and {W1} share the file {SHARED} and need different changes of it" in check.evidence
+    assert f"{W2} and {W1} share the file {SHARED} and need different changes of it" in check.found
 
 
 def test_two_workers_that_are_one_process_are_refused(cluster: Any) -> None:
@@ -86,7 +86,7 @@ def test_two_workers_that_are_one_process_are_refused(cluster: Any) -> None:
     cluster.facts(W2, start_token=cluster.workers[W1].facts.start_token)
     check = files(cluster.observe(), PREPARING, RolloutSettings())
     assert check.verdict is Verdict.FAIL
-    assert f"{W2} and {W1} are found as one process" in check.evidence
+    assert f"{W2} and {W1} are found as one process" in check.found
 
 
 # what a roll may have left of it
@@ -199,5 +199,5 @@ def test_an_edit_that_nobody_meant_is_one_finding_for_all_that_it_serves(cluster
     drift = find_drift(cluster.observe(), Expected.after(rollout_of(plan, done)))
     (finding,) = drift.findings
     assert finding.kind is DriftKind.EDITED_FILE
-    assert f"the file {SHARED} of {W1}, {W2} is not as rollout r1 has it" in finding.what
+    assert f"the file {SHARED} of {W1}, {W2} is not as rollout r1 has it" in finding.found
     assert MODE_PROPERTY not in finding.remedy

@@ -16,6 +16,7 @@ from airflow_eos_provider.cli.common import print_lines
 from airflow_eos_provider.cli.rollouts import rollouts_app
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.demo import screen as demo_screen
+from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.verify import RunStatus, Verification
 from airflow_eos_provider.journal.content import JournalContent
@@ -33,9 +34,8 @@ from airflow_eos_provider.journal.records import (
 from airflow_eos_provider.lab import command as lab_command
 from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
 from airflow_eos_provider.output import print_json
-from airflow_eos_provider.rollout.check import Verdict
-from airflow_eos_provider.rollout.drift.drift import Drift, DriftFinding, DriftKind, Expected
-from airflow_eos_provider.rollout.drift.findings import Finding, findings
+from airflow_eos_provider.rollout.drift.drift import Drift
+from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.history import Rollout
 from airflow_eos_provider.rollout.outcome import RolloutReport, WorkerOutcome
 from airflow_eos_provider.rollout.plan.plan import Plan
@@ -74,7 +74,7 @@ def test_the_tables_of_status(cluster: Any, capsys: pytest.CaptureFixture[str]) 
     hostile = replace(seen.workers[0], mode=replace(seen.workers[0].mode, reason=HOSTILE))
     status._show_workers(replace(seen, workers=(hostile,)))
     require_data(capsys.readouterr().out)
-    status._show_findings((Finding(HOSTILE, HOSTILE),))
+    status._show_findings((Finding(HOSTILE, Verdict.FAIL, HOSTILE, HOSTILE, HOSTILE),))
     require_data(capsys.readouterr().out, 2)
     status._show_findings(findings(seen))
     assert all(line.isprintable() for line in capsys.readouterr().out.splitlines())
@@ -178,10 +178,10 @@ def test_json_is_the_same_document_without_a_character_that_a_terminal_obeys(
 
 
 def test_the_message_of_a_drift() -> None:
-    finding = DriftFinding(next(iter(DriftKind)), HOSTILE, HOSTILE, HOSTILE, HOSTILE)
-    found = Drift(0.0, "g", Expected(), (finding,), (HOSTILE,))
+    finding = Finding(HOSTILE, Verdict.FAIL, HOSTILE, HOSTILE, HOSTILE)
+    found = Drift(0.0, "g", (finding,), (HOSTILE,))
     assert found.verdict is Verdict.FAIL
-    require_data(found.describe(), 2)
+    require_data(found.describe(), 3)
 
 
 def test_the_lab_and_the_demo(capsys: pytest.CaptureFixture[str]) -> None:

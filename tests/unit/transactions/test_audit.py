@@ -74,7 +74,7 @@ def test_what_hangs_after_a_commit_has_lost_its_marker(
     found = audited(hanging=HangingLook((hanging,), (), {}), ends={HELD.place: PartitionEnds(100, 150)})
     (finding,) = found.findings
     assert (finding.kind, finding.subject, found.verdict) == (kind, "orders-3", "fail")
-    assert "50 offsets wait" in finding.what
+    assert "50 offsets wait" in finding.found
     assert words in finding.remedy
     assert "eos transactions abort --topic orders --partition 3 --start-offset 100" in finding.remedy
 
@@ -93,8 +93,8 @@ def test_a_transaction_is_open_too_long_past_its_timeout_or_past_the_limit_given
     one = known(began_ago=seconds, state=TransactionState.ONGOING)
     findings = audited(one, limits=Limits(open_seconds=limit)).findings
     assert len(findings) == found
-    assert all(each.kind is FindingKind.OPEN and "orders-3" in each.what for each in findings)
-    assert [("should have ended it" in each.what) for each in findings] == [seconds > 70] * found
+    assert all(each.kind is FindingKind.OPEN and "orders-3" in each.found for each in findings)
+    assert [("should have ended it" in each.found) for each in findings] == [seconds > 70] * found
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,10 @@ def test_an_idle_id_is_named_days_before_the_brokers_forget_it(
 def test_an_idle_id_says_when_it_is_forgotten_and_what_to_do() -> None:
     (finding,) = audited(known(began_ago=5.5 * DAY)).findings
     assert (finding.kind, finding.subject) == (FindingKind.IDLE, "g-c-0")
-    assert "forget the id in 36.0 h" in finding.what
-    assert "KAFKA-18019" in finding.what
+    assert "forget the id in 36.0 h" in finding.found
+    assert "KAFKA-18019" in finding.found
     (late,) = audited(known(began_ago=8 * DAY)).findings
-    assert "any moment" in late.what
+    assert "any moment" in late.found
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_an_id_without_a_transaction_since_its_task_took_it_is_idle_for_an_unkno
     assert audited(known(id_="g-gone-0")).verdict == "pass"
     assert audited(replace(known(), used_at=NOW - DAY)).verdict == "pass"
     (finding,) = audited(replace(known(), used_at=NOW - 6 * DAY)).findings
-    assert "the last use of g-c-0 (c, task 0) was 6.0 d ago" in finding.what
+    assert "the last use of g-c-0 (c, task 0) was 6.0 d ago" in finding.found
 
 
 def test_an_id_of_a_task_that_the_brokers_do_not_name_may_be_forgotten() -> None:

@@ -6,11 +6,11 @@ These checks get values only: :mod:`airflow_eos_provider.interval.spark.executor
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_eos_provider.verdict import Verdict
+from airflow_eos_provider.finding import Finding, Verdict, overall
 
 #: How an environment reaches the executors, for every error that says that one lacks something.
 SHIP_IT = (
@@ -109,27 +109,6 @@ class PythonLook:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One question and its answer."""
-
-    place: str
-    name: str
-    verdict: Verdict
-    evidence: str
-    remedy: str = ""
-
-    def to_dict(self) -> dict[str, str]:
-        """As JSON."""
-        return {
-            "place": self.place,
-            "check": self.name,
-            "verdict": str(self.verdict),
-            "evidence": self.evidence,
-            "remedy": "" if self.verdict is Verdict.PASS else self.remedy,
-        }
-
-
 def matrix() -> dict[str, Any]:
     """What is supported, as JSON."""
     return {
@@ -143,13 +122,12 @@ def matrix() -> dict[str, Any]:
     }
 
 
-def overall(checks: Iterable[Check]) -> Verdict:
-    """The worst of the answers."""
-    found = {check.verdict for check in checks}
-    return next((each for each in (Verdict.FAIL, Verdict.INCONCLUSIVE) if each in found), Verdict.PASS)
+def check(place: str, name: str, verdict: Verdict, found: str, remedy: str = "") -> Finding:
+    """The answer to one question about one place."""
+    return Finding(place, verdict, found, remedy="" if verdict is Verdict.PASS else remedy, kind=name)
 
 
-def driver_checks(look: PythonLook) -> list[Check]:
+def driver_checks(look: PythonLook) -> list[Finding]:
     """Whether this driver can run interval runs."""
     remedy = "Install it into the driver's environment: pip install 'airflow-eos-provider[spark]'."
     checks = [_python(look), *(_package(look, need, remedy) for need in NEEDS if need.driver and need.name != "pandas")]
@@ -157,17 +135,17 @@ def driver_checks(look: PythonLook) -> list[Check]:
     return checks + _java(look) + _brokers(look)
 
 
-def executor_checks(look: PythonLook, driver: PythonLook) -> list[Check]:
+def executor_checks(look: PythonLook, driver: PythonLook) -> list[Finding]:
     """Whether an executor can carry out what this driver asks of it."""
     checks = [_same_python(look, driver)]
     checks += [_same_version(_package(look, need, SHIP_IT), look, driver, need) for need in NEEDS if need.executor]
     checks += [_librdkafka(look), *_row_batches(look), *_daemon(look)]
-    if look.task and all(check.verdict is Verdict.PASS for check in checks):
-        checks.append(Check(look.place, "task", Verdict.FAIL, f"a task cannot be imported: {look.task}", SHIP_IT))
+    if look.task and all(each.passed for each in checks):
+        checks.append(check(look.place, "task", Verdict.FAIL, f"a task cannot be imported: {look.task}", SHIP_IT))
     return checks + _brokers(look)
 
 
-def coverage_check(seen: Collection[str], registered: Collection[str] | None, wanted: int | None) -> Check:
+def coverage_check(seen: Collection[str], registered: Collection[str] | None, wanted: int | None) -> Finding:
     """Whether every executor has been looked at.
 
     :param registered: ids of those that the driver knows; None where it cannot be asked.
@@ -175,7 +153,7 @@ def coverage_check(seen: Collection[str], registered: Collection[str] | None, wa
     count = f"{len(seen)} of "
     unseen = sorted(set(registered or ()) - set(seen))
     if unseen:
-        return Check(
+        return check(
             "cluster",
             "executors",
             Verdict.INCONCLUSIVE,
@@ -183,7 +161,7 @@ def coverage_check(seen: Collection[str], registered: Collection[str] | None, wa
             "They may be busy with other tasks: raise --timeout.",
         )
     if wanted is not None and len(seen) < wanted:
-        return Check(
+        return check(
             "cluster",
             "executors",
             Verdict.INCONCLUSIVE,
@@ -191,7 +169,7 @@ def coverage_check(seen: Collection[str], registered: Collection[str] | None, wa
             "Find out why the other executors do not start, or raise --timeout.",
         )
     whole = "all registered ones" if registered is not None else "all that ran a task"
-    return Check("cluster", "executors", Verdict.PASS, f"{len(seen)} checked, {whole}")
+    return check("cluster", "executors", Verdict.PASS, f"{len(seen)} checked, {whole}")
 
 
 def version_of(text: str) -> Version:
@@ -205,19 +183,19 @@ def minor(text: str) -> str:
     return ".".join(map(str, version_of(text)[:2]))
 
 
-def _python(look: PythonLook) -> Check:
+def _python(look: PythonLook) -> Finding:
     if minor(look.python) in PYTHONS:
-        return Check(look.place, "Python", Verdict.PASS, f"{look.python} ({look.interpreter})")
+        return check(look.place, "Python", Verdict.PASS, f"{look.python} ({look.interpreter})")
     tried = " and ".join(PYTHONS)
     older = version_of(look.python) < version_of(PYTHONS[0])
     verdict = Verdict.FAIL if older else Verdict.INCONCLUSIVE
-    return Check(look.place, "Python", verdict, f"{look.python}; tested are {tried}", f"Use Python {tried}.")
+    return check(look.place, "Python", verdict, f"{look.python}; tested are {tried}", f"Use Python {tried}.")
 
 
-def _same_python(look: PythonLook, driver: PythonLook) -> Check:
+def _same_python(look: PythonLook, driver: PythonLook) -> Finding:
     if minor(look.python) == minor(driver.python):
-        return Check(look.place, "Python", Verdict.PASS, f"{look.python} ({look.interpreter})")
-    return Check(
+        return check(look.place, "Python", Verdict.PASS, f"{look.python} ({look.interpreter})")
+    return check(
         look.place,
         "Python",
         Verdict.FAIL,
@@ -226,85 +204,85 @@ def _same_python(look: PythonLook, driver: PythonLook) -> Check:
     )
 
 
-def _package(look: PythonLook, need: Need, remedy: str) -> Check:
+def _package(look: PythonLook, need: Need, remedy: str) -> Finding:
     found = look.packages.get(need.module)
     if found is None:
         why = look.broken.get(need.module, "it was not checked")
-        return Check(look.place, need.name, Verdict.FAIL, f"{look.interpreter} cannot import it: {why}", remedy)
+        return check(look.place, need.name, Verdict.FAIL, f"{look.interpreter} cannot import it: {why}", remedy)
     version = version_of(found)
     if not version:
-        return Check(look.place, need.name, Verdict.INCONCLUSIVE, f"the version {found!r} cannot be parsed", remedy)
+        return check(look.place, need.name, Verdict.INCONCLUSIVE, f"the version {found!r} cannot be parsed", remedy)
     if (need.below and version >= version_of(need.below)) or version < version_of(need.least):
-        return Check(look.place, need.name, Verdict.FAIL, f"{found}, expected {need.bounds}", remedy)
-    return Check(look.place, need.name, Verdict.PASS, found)
+        return check(look.place, need.name, Verdict.FAIL, f"{found}, expected {need.bounds}", remedy)
+    return check(look.place, need.name, Verdict.PASS, found)
 
 
-def _same_version(check: Check, look: PythonLook, driver: PythonLook, need: Need) -> Check:
+def _same_version(checked: Finding, look: PythonLook, driver: PythonLook, need: Need) -> Finding:
     found, of_driver = look.packages.get(need.module), driver.packages.get(need.module)
-    if check.verdict is not Verdict.PASS or of_driver is None or found == of_driver:
-        return check
+    if not checked.passed or of_driver is None or found == of_driver:
+        return checked
     evidence = f"{found}, the driver has {of_driver}"
     if need.name != OWN:
-        return Check(look.place, need.name, Verdict.PASS, f"{evidence}; both are within the bounds")
-    return Check(look.place, need.name, Verdict.FAIL, evidence, f"One version everywhere. {SHIP_IT}")
+        return check(look.place, need.name, Verdict.PASS, f"{evidence}; both are within the bounds")
+    return check(look.place, need.name, Verdict.FAIL, evidence, f"One version everywhere. {SHIP_IT}")
 
 
-def _pandas(look: PythonLook) -> Check:
+def _pandas(look: PythonLook) -> Finding:
     spark = minor(look.packages.get("pyspark", ""))
     need = Need("pandas", "pandas", least=PANDAS.get(spark, PANDAS[SPARKS[-1]]), executor=False)
     remedy = f"pip install 'pandas>={need.least},<3' for the driver; executors need none."
-    check = _package(look, need, remedy)
-    if check.verdict is Verdict.PASS and version_of(look.packages["pandas"]) >= (3,):
+    checked = _package(look, need, remedy)
+    if checked.passed and version_of(look.packages["pandas"]) >= (3,):
         evidence = f"{look.packages['pandas']}; Spark {spark or 'here'} says that it does not fully support pandas 3"
-        return Check(look.place, "pandas", Verdict.INCONCLUSIVE, evidence, remedy)
-    return check
+        return check(look.place, "pandas", Verdict.INCONCLUSIVE, evidence, remedy)
+    return checked
 
 
-def _librdkafka(look: PythonLook) -> Check:
+def _librdkafka(look: PythonLook) -> Finding:
     if look.librdkafka:
-        return Check(look.place, "librdkafka", Verdict.PASS, look.librdkafka)
+        return check(look.place, "librdkafka", Verdict.PASS, look.librdkafka)
     why = look.broken.get("confluent_kafka", "confluent-kafka has not loaded it")
     remedy = (
         "Install confluent-kafka from its wheel for this machine's platform (glibc, processor) and Python. " + SHIP_IT
     )
-    return Check(look.place, "librdkafka", Verdict.FAIL, f"it does not load: {why}", remedy)
+    return check(look.place, "librdkafka", Verdict.FAIL, f"it does not load: {why}", remedy)
 
 
-def _row_batches(look: PythonLook) -> list[Check]:
+def _row_batches(look: PythonLook) -> list[Finding]:
     """Either way rows are written, so both pass; how fast they are is what one wants to know."""
     if look.row_batches is None:
         return []
     slower = f"no: {look.row_batches}. Rows are written one by one, at up to twice the CPU time"
-    return [Check(look.place, "row batches", Verdict.PASS, slower if look.row_batches else "yes")]
+    return [check(look.place, "row batches", Verdict.PASS, slower if look.row_batches else "yes")]
 
 
-def _daemon(look: PythonLook) -> list[Check]:
+def _daemon(look: PythonLook) -> list[Finding]:
     """Workers do the same from either; from Spark's own they start in three times the CPU time."""
     if look.daemon is None:
         return []
     faster = f"{DAEMON_PROPERTY}={DAEMON_MODULE}, where this package is installed (docs/spark/executors.md)"
     evidence = look.daemon if look.daemon == DAEMON_MODULE else f"{look.daemon}. Faster starts: {faster}"
-    return [Check(look.place, "worker daemon", Verdict.PASS, evidence)]
+    return [check(look.place, "worker daemon", Verdict.PASS, evidence)]
 
 
-def _java(look: PythonLook) -> list[Check]:
+def _java(look: PythonLook) -> list[Finding]:
     if look.java is None:
         return []
     number = re.search(r'version "(\d+)', look.java)
     remedy = "Install a JDK 17 or 21, and set JAVA_HOME where it is not on PATH."
     if number is None:
-        return [Check(look.place, "Java", Verdict.FAIL, look.java, remedy)]
+        return [check(look.place, "Java", Verdict.FAIL, look.java, remedy)]
     least = 17 if version_of(look.packages.get("pyspark", "4")) >= (4,) else 8
-    return [Check(look.place, "Java", Verdict.PASS if int(number[1]) >= least else Verdict.FAIL, look.java, remedy)]
+    return [check(look.place, "Java", Verdict.PASS if int(number[1]) >= least else Verdict.FAIL, look.java, remedy)]
 
 
-def _brokers(look: PythonLook) -> list[Check]:
+def _brokers(look: PythonLook) -> list[Finding]:
     if look.brokers is None:
         return []
     if look.brokers.isdecimal():
-        return [Check(look.place, "brokers", Verdict.PASS, f"{look.brokers} answered to {look.host}")]
+        return [check(look.place, "brokers", Verdict.PASS, f"{look.brokers} answered to {look.host}")]
     remedy = "Open the way from this host to every broker's advertised listener, and have the files that the client "
-    return [Check(look.place, "brokers", Verdict.FAIL, look.brokers, remedy + "settings name there, too.")]
+    return [check(look.place, "brokers", Verdict.FAIL, look.brokers, remedy + "settings name there, too.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +294,7 @@ class Diagnosis:
 
     driver: PythonLook
     executors: Sequence[PythonLook]
-    checks: Sequence[Check]
+    checks: Sequence[Finding]
     master: str | None = None
 
     @property
@@ -331,5 +309,5 @@ class Diagnosis:
             "supported": matrix(),
             "driver": self.driver.to_dict(),
             "executors": [look.to_dict() for look in self.executors],
-            "checks": [check.to_dict() for check in self.checks],
+            "checks": [each.to_dict() for each in self.checks],
         }

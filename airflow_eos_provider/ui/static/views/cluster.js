@@ -66,7 +66,7 @@ export function Cluster({ connection }) {
       <${Table} caption="Workers of the group" columns=${WORKERS} rows=${workers} id=${(row) => row.worker} empty="No worker was found. A worker shows up here once it has joined the group." />
       ${seen.unknown_members?.length > 0 && html`<p>Unknown members of the group: <${Names} names=${seen.unknown_members.map((each) => (typeof each === "string" ? each : JSON.stringify(each)))} /></p>`}
       <h2>Findings</h2>
-      <${Findings} findings=${seen.findings.filter((finding) => !problems.includes(finding.what))} none=${problems.length ? "Nothing else was found." : undefined} />
+      <${Findings} findings=${seen.findings.filter((finding) => !problems.includes(finding.found))} none=${problems.length ? "Nothing else was found." : undefined} />
       <h2>Why each worker has its mode</h2>
       <div class="columns">${workers.map((worker) => html`<${Evidence} key=${worker.worker} worker=${worker} />`)}</div>`}
     <h2>Drift</h2>

@@ -5,7 +5,7 @@ import { Failures, Findings, Folded, Head, Names, Same, State, Table } from "../
 import { api, foundRows, useDocument } from "../look.js";
 
 function columns(findings) {
-  const wrong = new Set(findings.map((finding) => finding.topic));
+  const wrong = new Set(findings.map((finding) => finding.subject));
   return [
     { name: "Topic", cell: (row) => html`<code>${row.topic}</code>` },
     { name: "Role", cell: (row) => row.role },

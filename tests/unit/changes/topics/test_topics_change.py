@@ -74,7 +74,7 @@ def test_a_plan_that_is_taken_up_does_only_what_is_left_of_it(group: Group) -> N
     group.found["b"] = topic(**{"cleanup.policy": "delete"})  # somebody else's: mending it was not approved
     report = applied(plan)
     assert group.done == ["c"]
-    assert [one.topic for one in report.findings] == ["b"]
+    assert [one.subject for one in report.findings] == ["b"]
     assert [change.wanted.name for change in report.changes] == ["a", "b", "c"]
     assert any(line.startswith("Not fixed here: Topic b") for line in report.lines())
 

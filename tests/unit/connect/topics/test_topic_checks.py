@@ -11,8 +11,8 @@ import pytest
 
 from airflow_eos_provider.connect.topics.internal_topics import BROKERS_DEFAULT, Role, WantedTopic
 from airflow_eos_provider.connect.topics.topic_checks import (
-    Finding,
     FoundTopic,
+    TopicFinding,
     TopicPlan,
     TopicsLook,
     findings,
@@ -41,7 +41,7 @@ def look(changed: Mapping[str, FoundTopic | None] | None = None, **more: Any) ->
     return TopicsLook("g", "cluster", given.pop("brokers", 3), given.pop("wanted"), there, **given)
 
 
-def only(seen: TopicsLook) -> Finding:
+def only(seen: TopicsLook) -> TopicFinding:
     (one,) = findings(seen)
     return one
 
@@ -180,7 +180,7 @@ def test_an_own_topic_belongs_to_one_connector_and_is_none_of_the_groups() -> No
 
 
 def test_in_another_kafka_cluster_the_topic_of_the_global_ones_name_is_shared_and_an_own_one_is_not() -> None:
-    def shared(topic: str) -> tuple[Finding, ...]:
+    def shared(topic: str) -> tuple[TopicFinding, ...]:
         own = replace(OWN, name=f"id/{topic}", connectors=("a", "b"))
         seen = look({own.name: found(3)}, wanted=(OFFSETS, own), own=dict.fromkeys("ab", own.name))
         return findings(seen)

@@ -13,6 +13,7 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import (
     Lease,
@@ -25,7 +26,6 @@ from airflow_eos_provider.journal.records import (
 from airflow_eos_provider.rollout.act import handover as module
 from airflow_eos_provider.rollout.act.decision import leader_to_restart
 from airflow_eos_provider.rollout.act.handover import GateLook
-from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.gate.conditions import ASKS_THE_HOSTS, CONDITIONS, SEEN_REMOTELY
 from airflow_eos_provider.rollout.gate.delay import DelayClock
 from airflow_eos_provider.rollout.gate.gate import poll

@@ -102,8 +102,8 @@ def test_status_names_it_with_the_command_that_starts_it(
 ) -> None:
     monkeypatch.setattr(cluster_status, "read_journal", lambda *_: content(StepStatus.FAILED, state))
     found = all_findings(cluster.stop(W2).observe(), KAFKA)
-    (finding,) = [each for each in found if "r1" in each.what]
-    assert finding.what == f"{W2} is stopped by rollout r1, and not by its owner"
+    (finding,) = [each for each in found if "r1" in each.found]
+    assert finding.found == f"{W2} is stopped by rollout r1, and not by its owner"
     assert then in finding.remedy
 
 
@@ -115,4 +115,4 @@ def test_status_says_when_the_journal_that_would_tell_cannot_be_read(
 
     monkeypatch.setattr(cluster_status, "read_journal", refuse)
     for seen in (cluster.observe(), cluster.stop(W2).observe()):
-        assert any("not authorized" in each.what for each in all_findings(seen, KAFKA))
+        assert any("not authorized" in each.found for each in all_findings(seen, KAFKA))

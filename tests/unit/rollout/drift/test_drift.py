@@ -11,6 +11,7 @@ import pytest
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Observed
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.journal.content import JournalContent, Unreadable
 from airflow_eos_provider.journal.records import (
     Lease,
@@ -18,7 +19,6 @@ from airflow_eos_provider.journal.records import (
     RolloutRecord,
     RolloutState,
 )
-from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift import watch as drift_watch
 from airflow_eos_provider.rollout.drift.drift import (
     Drift,
@@ -81,7 +81,7 @@ def only(drift: Drift) -> Any:
     (found,) = drift.findings
     assert drift.verdict is Verdict.FAIL
     assert found.remedy
-    assert found.what in drift.describe()
+    assert found.found in drift.describe()
     assert found.remedy in drift.describe()
     return found
 
@@ -96,7 +96,7 @@ def test_a_worker_in_another_mode_is_named_with_both_modes(enabled: Any, expecte
     enabled.prove(W2, ModeVerdict.DISABLED)
     found = only(find_drift(enabled.observe(), expected))
     assert (found.kind, found.subject) == (DriftKind.MODE, W2)
-    assert "runs disabled, expected is enabled" in found.what
+    assert "runs disabled, expected is enabled" in found.found
     assert f"{MODE_PROPERTY}=enabled" in found.remedy
 
 
@@ -107,7 +107,7 @@ def test_a_worker_that_is_surely_not_enabled_has_drifted_though_its_mode_is_not_
         enabled.workers[W2].mode, verdict=ModeVerdict.UNKNOWN, observed=Observed(False, "it answers that it does not")
     )
     drift = find_drift(enabled.worker(W2, mode=mode).observe(), expected)
-    assert "runs disabled or preparing" in drift.findings[0].what
+    assert "runs disabled or preparing" in drift.findings[0].found
 
 
 def test_a_mode_that_may_be_right_is_a_doubt_and_not_a_pass(enabled: Any, expected: Expected) -> None:
@@ -120,7 +120,7 @@ def test_a_mode_that_may_be_right_is_a_doubt_and_not_a_pass(enabled: Any, expect
 def test_a_worker_under_two_names_is_one_finding_and_none_is_missing(enabled: Any, expected: Expected) -> None:
     enabled.join("127.0.0.1:8083").leave(W2).see(aliases={"127.0.0.1:8083": W2})
     found = only(find_drift(enabled.observe(), expected))
-    assert found.what.startswith(
+    assert found.found.startswith(
         f"127.0.0.1:8083, a member of the group, and {W2} of the cluster file are the same port"
     )
     assert found.remedy.endswith("write the advertised url in the cluster file: http://127.0.0.1:8083")
@@ -130,10 +130,10 @@ def test_an_unknown_member_is_told_with_what_it_says_of_itself(enabled: Any, exp
     enabled.join("x:8083")
     found = only(find_drift(enabled.observe(), expected, [UnknownMember("x:8083", False)]))
     assert (found.kind, found.subject) == (DriftKind.UNKNOWN_MEMBER, "x:8083")
-    assert "not enabled" in found.what
+    assert "not enabled" in found.found
     assert "there is no exactly-once" in found.remedy
     silent = only(find_drift(enabled.observe(), expected))
-    assert "enabled" not in silent.what
+    assert "enabled" not in silent.found
     assert silent.key == found.key
 
 
@@ -157,7 +157,7 @@ def test_a_worker_out_of_the_group_is_missing_but_one_that_just_starts_is_a_doub
     enabled: Any, expected: Expected
 ) -> None:
     enabled.leave(W3)
-    assert "is not a member" in only(find_drift(enabled.observe(), expected)).what
+    assert "is not a member" in only(find_drift(enabled.observe(), expected)).found
     enabled.facts(W3, edit=Edit(""))
     assert "bootstrap.servers in the file; " in only(find_drift(enabled.observe(), expected)).remedy
     enabled.start(W3, at=NOW - 5).leave(W3)
@@ -169,9 +169,9 @@ def test_a_file_that_is_not_as_the_rollout_left_it_tells_how_the_worker_would_jo
 ) -> None:
     found = only(find_drift(enabled.edit_file(W1, Mode.DISABLED).observe(), expected))
     assert (found.kind, found.subject) == (DriftKind.EDITED_FILE, W1)
-    assert "is not as rollout" in found.what
-    assert "was changed after the worker's start" in found.what
-    assert "join as disabled" in found.what
+    assert "is not as rollout" in found.found
+    assert "was changed after the worker's start" in found.found
+    assert "join as disabled" in found.found
 
 
 def test_another_edit_is_another_drift_and_the_same_one_is_not(enabled: Any, expected: Expected) -> None:
@@ -192,7 +192,7 @@ def test_new_permissions_of_a_file_whose_content_is_right_are_no_drift(enabled: 
     declared = replace(enabled.workers[W1].facts.declared, changed_at=NOW)
     observation = enabled.facts(W1, declared=declared).observe()
     assert find_drift(observation, expected).verdict is Verdict.PASS
-    assert "after the worker's start" in only(find_drift(observation, Expected())).what
+    assert "after the worker's start" in only(find_drift(observation, Expected())).found
 
 
 def test_a_file_put_back_after_the_start_leaves_a_worker_to_be_restarted(enabled: Any, expected: Expected) -> None:
@@ -224,7 +224,7 @@ def test_another_internal_topic_is_drift_and_one_that_is_not_known_a_doubt(enabl
     enabled.facts(W2, properties={**known, "config.storage.topic": "other"})
     (finding,) = find_drift(enabled.observe(), expected).findings
     assert (finding.kind, finding.subject) == (DriftKind.INTERNAL_TOPICS, "config.storage.topic")
-    assert "w2:8083: other" in finding.what
+    assert "w2:8083: other" in finding.found
 
 
 def test_what_a_rollout_under_way_does_is_no_drift(cluster_in: Any) -> None:
@@ -255,7 +255,7 @@ def test_a_rollout_that_nobody_carries_on_is_drift(cluster_in: Any, state: Rollo
     expected = Expected.after(rollout(cluster.plan(Mode.ENABLED), state))
     found = only(find_drift(cluster.roll(W1, Mode.ENABLED, at=NOW).observe(), expected))
     assert found.kind is DriftKind.UNFINISHED_ROLLOUT
-    assert "interrupted" in found.what or str(state) in found.what
+    assert "interrupted" in found.found or str(state) in found.found
     assert "eos rollout resume" in found.remedy
 
 
@@ -277,7 +277,7 @@ def test_a_group_that_was_never_rolled_is_held_to_one_mode_and_files_older_than_
     assert find_drift(cluster.observe(), Expected.after(None)).verdict is Verdict.PASS
     cluster.prove(W2, ModeVerdict.DISABLED)
     found = only(find_drift(cluster.observe(), Expected.after(None)))
-    assert f"{W1} enabled, {W2} disabled, {W3} enabled" in found.what
+    assert f"{W1} enabled, {W2} disabled, {W3} enabled" in found.found
 
 
 def test_the_newest_rollout_counts_unless_another_has_replaced_it(plan: Any) -> None:

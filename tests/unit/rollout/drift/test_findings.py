@@ -34,7 +34,7 @@ def other_group(connectors: frozenset[str] = frozenset(), config_offset: int = 7
 
 
 def found_in(cluster: Any) -> list[str]:
-    return [finding.what for finding in findings(cluster.observe())]
+    return [finding.found for finding in findings(cluster.observe())]
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -323,7 +323,7 @@ def test_a_look_is_repeated_if_a_moment_may_settle_it(cluster: Any, broken: Any,
 )
 def test_the_remedy_for_an_unknown_mode_is_what_would_prove_it(cluster: Any, worker: Any, words: str) -> None:
     cluster.prove(W2, ModeVerdict.UNKNOWN, "no log").facts(W2, **worker.pop("facts", {})).worker(W2, **worker)
-    found = [f.remedy for f in findings(cluster.observe()) if "is unknown" in f.what]
+    found = [f.remedy for f in findings(cluster.observe()) if "is unknown" in f.found]
     assert len(found) == 1
     assert found[0].startswith(words)
 
@@ -331,7 +331,7 @@ def test_the_remedy_for_an_unknown_mode_is_what_would_prove_it(cluster: Any, wor
 def test_a_worker_that_refuses_the_look_says_what_would_let_it_in(cluster: Any) -> None:
     cluster.worker(W2, root=None, health=None, rest_problem="401", rest_remedy="Check rest.password.")
 
-    (finding,) = [finding for finding in findings(cluster.observe()) if "w2:8083: 401" in finding.what]
+    (finding,) = [finding for finding in findings(cluster.observe()) if "w2:8083: 401" in finding.found]
     assert finding.remedy == "Check rest.password; read its log /var/log/w2:8083.log"
 
 
@@ -355,7 +355,7 @@ def test_workers_of_other_machines_are_one_finding_that_says_what_is_lacking(clu
 
     (finding,) = findings(cluster.observe())
 
-    assert finding.what == (
+    assert finding.found == (
         "the cluster file has only the URL of w1:8083, w2:8083, w3:8083, so these are unknown: configuration, process, "
         "log and mode, and with them the config topic, pending fencing and the rebalance delay"
     )
@@ -390,14 +390,14 @@ def test_a_worker_that_answers_at_an_address_of_no_member_is_not_called_stopped(
         assert "no process of this worker runs (not there), but its address answers" in judged.reason
     seen = cluster.leave(W2).join("inner:8083").observe()
 
-    (member,) = [finding for finding in findings(seen) if finding.what.startswith("inner:8083")]
-    (answers,) = [finding for finding in findings(seen) if finding.what.startswith("w2:8083 answers")]
+    (member,) = [finding for finding in findings(seen) if finding.found.startswith("inner:8083")]
+    (answers,) = [finding for finding in findings(seen) if finding.found.startswith("w2:8083 answers")]
 
     assert seen.stopped == ()
-    assert answers.what.endswith("no member of group lab has that address")
+    assert answers.found.endswith("no member of group lab has that address")
     assert "http://inner:8083" in answers.remedy
     assert "if it is w2:8083 by another address, correct its url" in member.remedy
-    assert not [finding for finding in findings(seen) if "is stopped" in finding.what]
+    assert not [finding for finding in findings(seen) if "is stopped" in finding.found]
 
 
 def _ended(cluster: Any, worker_id: str) -> tuple[Declared, Running]:
@@ -422,7 +422,7 @@ def test_a_worker_of_another_machine_that_is_missing_is_not_called_stopped(clust
     by_url_only(cluster, W2)
     cluster.leave(W2).worker(W2, root=None, health=None, rest_problem="no answer", rest_remedy="Check the address.")
 
-    (finding,) = [finding for finding in findings(cluster.observe()) if finding.what.startswith(W2)]
+    (finding,) = [finding for finding in findings(cluster.observe()) if finding.found.startswith(W2)]
 
-    assert finding.what == "w2:8083 is not a member of group lab, and does not answer: no answer"
+    assert finding.found == "w2:8083 is not a member of group lab, and does not answer: no answer"
     assert finding.remedy == "Check the address"

@@ -12,8 +12,9 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Running
 from airflow_eos_provider.connect.rest import Health
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.rollout.act.decision import expectation
-from airflow_eos_provider.rollout.check import Check, Verdict
+from airflow_eos_provider.rollout.check import Check
 from airflow_eos_provider.rollout.gate.expectation import Baseline
 from airflow_eos_provider.rollout.gate.gate import evaluate
 from airflow_eos_provider.rollout.hosts.host import Obstacle
@@ -28,7 +29,7 @@ Break = Callable[[Any], object]
 
 
 def answers(gate: Any) -> dict[str, Check]:
-    return {check.name: check for check in evaluate(gate.expected(), gate.cluster.observe())}
+    return {check.subject: check for check in evaluate(gate.expected(), gate.cluster.observe())}
 
 
 def not_passed(gate: Any) -> dict[str, Verdict]:
@@ -112,7 +113,7 @@ def test_one_thing_broken_is_named_by_its_condition_alone(
 ) -> None:
     broken(gate.cluster)
     assert not_passed(gate) == {condition: verdict}
-    assert evidence in answers(gate)[condition].evidence
+    assert evidence in answers(gate)[condition].found
 
 
 # Some breaks cannot come alone: who does not run has no tasks, who is not in the group is given none.
@@ -123,14 +124,14 @@ def test_an_unreadable_group_leaves_what_rests_on_it_open(gate: Any) -> None:
     checks = answers(gate)
     open_ones = {name: check.verdict for name, check in checks.items() if not check.passed}
     assert open_ones == dict.fromkeys(("group", "rebalance delay", "config offset", "placement"), INCONCLUSIVE)
-    assert {checks[name].evidence for name in open_ones} == {"no broker answers"}
+    assert {checks[name].found for name in open_ones} == {"no broker answers"}
 
 
 def test_an_unreadable_config_topic_leaves_what_rests_on_it_open(gate: Any) -> None:
     gate.cluster.see(config=None, config_problem="an open transaction holds it back")
     gate.cluster.status("sink", tasks=())  # nor is it known whether that task is still wanted
     assert not_passed(gate) == dict.fromkeys(("config offset", "placement"), INCONCLUSIVE)
-    assert {answers(gate)[name].evidence for name in not_passed(gate)} == {"an open transaction holds it back"}
+    assert {answers(gate)[name].found for name in not_passed(gate)} == {"an open transaction holds it back"}
 
 
 def test_a_member_without_an_assignment_yet_is_waited_for(gate: Any) -> None:
@@ -138,7 +139,7 @@ def test_a_member_without_an_assignment_yet_is_waited_for(gate: Any) -> None:
     without = tuple(replace(m, assignment=None) if m.worker_id == W2 else m for m in group.members)
     gate.cluster.see(group=replace(group, members=without))
     assert answers(gate)["config offset"].verdict is FAIL
-    assert answers(gate)["config offset"].evidence == "not every member has an assignment"
+    assert answers(gate)["config offset"].found == "not every member has an assignment"
     assert answers(gate)["placement"].verdict is INCONCLUSIVE
     assert not any(check.decisive for check in answers(gate).values())
 
@@ -148,7 +149,7 @@ def test_a_rebalance_is_waited_for_and_no_member_in_it_is_unknown(gate: Any) -> 
     gate.cluster.rebalancing()
     check = answers(gate)["group"]
     assert (check.verdict, check.decisive) == (FAIL, False)
-    assert check.evidence == "state PreparingRebalance, 3 members"
+    assert check.found == "state PreparingRebalance, 3 members"
     assert not any(check.decisive for check in answers(gate).values())
 
 
@@ -156,7 +157,7 @@ def test_a_member_whose_bytes_are_not_connects_is_an_unknown_member_when_the_gro
     group = gate.cluster.observe().group
     odd = replace(group.members[0], member_id="x-1", worker_id="x-1", url="", assignment=None, problem="version 9")
     gate.cluster.see(group=replace(group, members=(*group.members, odd)))
-    assert answers(gate)["group"].evidence == "unexpected member x-1"
+    assert answers(gate)["group"].found == "unexpected member x-1"
 
 
 def test_an_unknown_member_is_not_waited_away(gate: Any) -> None:
@@ -167,19 +168,19 @@ def test_an_unknown_member_is_not_waited_away(gate: Any) -> None:
 def test_the_restarted_worker_missing_from_the_group_is_its_own_failure(gate: Any) -> None:
     gate.cluster.leave(W2)
     check = answers(gate)["group"]
-    assert (check.verdict, check.evidence) == (FAIL, "missing w2:8083")
+    assert (check.verdict, check.found) == (FAIL, "missing w2:8083")
 
 
 def test_another_worker_missing_from_the_group_is_not_blamed_on_the_restarted_one(gate: Any) -> None:
     gate.cluster.leave(W1)
     check = answers(gate)["group"]
-    assert (check.verdict, check.evidence) == (INCONCLUSIVE, "missing w1:8083")
+    assert (check.verdict, check.found) == (INCONCLUSIVE, "missing w1:8083")
 
 
 def test_members_that_follow_two_leaders_do_not_pass(gate: Any) -> None:
     gate.cluster.assign(W2, leader="connect-w1:8083-1")
     assert not_passed(gate) == {"group": FAIL}
-    assert "do not agree on a leader" in answers(gate)["group"].evidence
+    assert "do not agree on a leader" in answers(gate)["group"].found
 
 
 def test_a_leader_that_is_no_member_does_not_pass(gate: Any) -> None:
@@ -192,7 +193,7 @@ def test_a_leader_that_is_no_member_does_not_pass(gate: Any) -> None:
 def test_a_task_that_is_not_placed_exactly_once_does_not_pass(gate: Any, times: int) -> None:
     gate.cluster.place(("mirror", 1), *(W2, W3)[:times])
     assert answers(gate)["placement"].verdict is FAIL
-    assert answers(gate)["placement"].evidence == f"task mirror-1 is placed {times} times"
+    assert answers(gate)["placement"].found == f"task mirror-1 is placed {times} times"
     assert set(not_passed(gate)) == {"placement", "states"}  # its RUNNING is of nobody, or of one of two
 
 
@@ -203,7 +204,7 @@ def test_a_connector_that_is_not_placed_exactly_once_does_not_pass(gate: Any, ti
     for worker_id in (W2, W3)[:times]:
         gate.cluster.placed[worker_id][0].add("sink")
     assert answers(gate)["placement"].verdict is FAIL
-    assert answers(gate)["placement"].evidence == f"connector sink is placed {times} times"
+    assert answers(gate)["placement"].found == f"connector sink is placed {times} times"
     assert set(not_passed(gate)) == {"placement", "states"}
 
 
@@ -221,7 +222,7 @@ def test_a_task_on_a_worker_that_died_without_the_groups_notice_does_not_pass(ga
 def test_running_from_a_worker_that_is_gone_does_not_count(gate: Any) -> None:
     gate.cluster.place(("mirror", 1), W1)
     assert not_passed(gate) == {"states": FAIL}
-    assert answers(gate)["states"].evidence == "task mirror-1 reports from w2:8083, but is placed on w1:8083"
+    assert answers(gate)["states"].found == "task mirror-1 reports from w2:8083, but is placed on w1:8083"
 
 
 # health
@@ -234,12 +235,12 @@ def test_a_worker_too_old_for_health_is_judged_by_its_rest_alone(gate: Any) -> N
 
 def test_silence_is_no_longer_called_starting_when_the_process_is_old_enough(gate: Any) -> None:
     gate.cluster.unhealthy(W2).at += 3_600.0
-    assert answers(gate)["REST"].evidence == "w2:8083: health is starting"
+    assert answers(gate)["REST"].found == "w2:8083: health is starting"
 
 
 def test_before_the_first_restart_there_is_no_process_to_judge(gate: Any) -> None:
     expected = expectation(gate.plan, {}, gate.cluster.observe(), gate.baseline)
-    assert next(c for c in evaluate(expected, gate.cluster.observe()) if c.name == "process").passed
+    assert next(c for c in evaluate(expected, gate.cluster.observe()) if c.subject == "process").passed
 
 
 # config offset
@@ -275,7 +276,7 @@ def test_a_task_that_was_broken_before_is_named_and_not_blamed(gate: Any) -> Non
     gate.baseline = Baseline({**gate.baseline.connectors}, {**gate.baseline.tasks, "mirror/1": "FAILED"})
     gate.cluster.task("mirror", 1, state="FAILED", trace="boom")
     assert not_passed(gate) == {}
-    assert "1 were FAILED before the roll and still are" in answers(gate)["states"].evidence
+    assert "1 were FAILED before the roll and still are" in answers(gate)["states"].found
 
 
 def test_a_connector_that_was_broken_before_is_not_blamed_wherever_it_failed(gate: Any) -> None:
@@ -299,7 +300,7 @@ def test_a_task_that_was_broken_before_is_not_missed(gate: Any) -> None:
 def test_a_connector_without_any_status_is_missed(gate: Any) -> None:
     del gate.cluster.statuses["sink"]
     assert not_passed(gate) == {"states": FAIL}
-    assert answers(gate)["states"].evidence == "task sink/0 ran before the roll and has no status now"
+    assert answers(gate)["states"].found == "task sink/0 ran before the roll and has no status now"
 
 
 @pytest.mark.parametrize(
@@ -313,7 +314,7 @@ def test_a_connector_without_any_status_is_missed(gate: Any) -> None:
 def test_a_connector_that_was_given_another_configuration_since_pauses_the_roll(gate: Any, breaks: Any) -> None:
     breaks(gate.cluster.connector("sink", config_offset=44))
     assert not_passed(gate) == {"states": INCONCLUSIVE}
-    assert answers(gate)["states"].evidence.endswith("its configuration was changed after the roll began")
+    assert answers(gate)["states"].found.endswith("its configuration was changed after the roll began")
     gate.cluster.task("mirror", 1, state="FAILED")  # and excuses no other
     assert not_passed(gate) == {"states": FAIL}
 
@@ -363,20 +364,20 @@ def test_the_status_that_a_deleted_connector_leaves_for_a_moment_does_not_count(
 def test_a_connector_created_in_mid_roll_must_run_like_the_others(gate: Any) -> None:
     gate.cluster.add_connector("new")
     assert not_passed(gate) == {}
-    assert "6 tasks run" in answers(gate)["states"].evidence
+    assert "6 tasks run" in answers(gate)["states"].found
 
 
 @pytest.mark.parametrize("state", ["FAILED", "UNASSIGNED"])
 def test_a_new_connectors_trouble_pauses_and_puts_no_worker_back(gate: Any, state: str) -> None:
     gate.cluster.add_connector("new", state=state)
     assert not_passed(gate) == {"states": INCONCLUSIVE}
-    assert "was not there before the roll" in answers(gate)["states"].evidence
+    assert "was not there before the roll" in answers(gate)["states"].found
 
 
 def test_a_failure_of_the_roll_outweighs_a_new_connectors_trouble(gate: Any) -> None:
     gate.cluster.add_connector("a-new-one", state="FAILED").task("mirror", 1, state="FAILED")
     assert not_passed(gate) == {"states": FAIL}
-    assert "mirror-1" in answers(gate)["states"].evidence
+    assert "mirror-1" in answers(gate)["states"].found
 
 
 def test_a_task_taken_away_by_a_smaller_task_set_is_not_missed(gate: Any) -> None:
@@ -388,7 +389,7 @@ def test_a_task_taken_away_by_a_smaller_task_set_is_not_missed(gate: Any) -> Non
 
 def test_only_the_first_line_of_a_trace_is_evidence(gate: Any) -> None:
     gate.cluster.task("mirror", 1, state="FAILED", trace="boom: " + "x" * 500 + "\n\tat secret.Frame")
-    evidence = answers(gate)["states"].evidence
+    evidence = answers(gate)["states"].found
     assert "boom" in evidence
     assert "secret.Frame" not in evidence
     assert len(evidence) < 320
@@ -430,13 +431,13 @@ def test_what_cannot_be_read_leaves_the_fencing_record_open(gate_of: Any) -> Non
     gate = gate_of(target=Mode.ENABLED, current=Mode.PREPARING)
     gate.cluster.see(statuses=None, statuses_problem="no REST")
     assert not_passed(gate) == dict.fromkeys(("states", "fencing record"), INCONCLUSIVE)
-    assert answers(gate)["fencing record"].evidence == "no REST"
+    assert answers(gate)["fencing record"].found == "no REST"
 
 
 def test_an_unreadable_config_topic_leaves_the_fencing_record_open(enabling: Any) -> None:
     enabling.cluster.see(config=None, config_problem="held back")
     assert answers(enabling)["fencing record"].verdict is INCONCLUSIVE
-    assert answers(enabling)["fencing record"].evidence == "held back"
+    assert answers(enabling)["fencing record"].found == "held back"
 
 
 @pytest.fixture
@@ -447,13 +448,13 @@ def enabling(gate_of: Any) -> Any:
 
 def test_the_fencing_record_follows_the_task_set(enabling: Any) -> None:
     assert not_passed(enabling) == {}
-    assert answers(enabling)["fencing record"].evidence == "present for file, mirror"
+    assert answers(enabling)["fencing record"].found == "present for file, mirror"
 
 
 def test_a_missing_fencing_record_is_named(enabling: Any) -> None:
     enabling.cluster.connector("file", fencing=None)
     assert not_passed(enabling) == {"fencing record": FAIL}
-    assert "file runs on an enabled worker" in answers(enabling)["fencing record"].evidence
+    assert "file runs on an enabled worker" in answers(enabling)["fencing record"].found
 
 
 def test_a_pending_fencing_round_is_named(enabling: Any) -> None:
@@ -464,7 +465,7 @@ def test_a_pending_fencing_round_is_named(enabling: Any) -> None:
 def test_no_fencing_record_is_due_while_no_worker_is_enabled(gate: Any) -> None:
     gate.cluster.connector("mirror", fencing=None, pending_fencing=True).connector("file", fencing=None)
     assert not_passed(gate) == {}
-    assert answers(gate)["fencing record"].evidence == "not due: no worker is enabled"
+    assert answers(gate)["fencing record"].found == "not due: no worker is enabled"
 
 
 def test_no_fencing_record_is_due_for_a_sink(enabling: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
-from airflow_eos_provider.rollout.check import Verdict
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.rollout.gate.conditions import rest
 from airflow_eos_provider.rollout.gate.ended import ended_elsewhere, reported_changes
 from airflow_eos_provider.rollout.hosts.launch import how_to_start
@@ -26,7 +26,7 @@ def test_another_worker_that_has_ended_is_named_with_its_start_command(gate: Any
     check = rest(*seen(gate))
     assert check.verdict is Verdict.INCONCLUSIVE
     assert not check.decisive, "it may be started, and the gate go on"
-    assert check.evidence == f"{W3} has ended, and not by this roll"
+    assert check.found == f"{W3} has ended, and not by this roll"
     assert f"start {W3}: connect /etc/connect/w3.properties" in (check.remedy or "")
     assert set(ended_elsewhere(*seen(gate))) == {W3}
 

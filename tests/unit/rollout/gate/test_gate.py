@@ -10,7 +10,8 @@ import pytest
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Running
-from airflow_eos_provider.rollout.check import Verdict, failed, inconclusive, overall, passed
+from airflow_eos_provider.finding import Verdict, overall
+from airflow_eos_provider.rollout.check import failed, inconclusive, passed
 from airflow_eos_provider.rollout.gate import gate as module
 from airflow_eos_provider.rollout.gate.expectation import Baseline
 from airflow_eos_provider.rollout.gate.gate import GateAnswer, connectors_to_restart
@@ -85,7 +86,7 @@ def test_one_bad_poll_starts_the_count_anew(watch: Watch, gate: Any) -> None:
 def test_a_condition_is_true_since_the_look_from_which_on_it_has_held(watch: Watch, gate: Any) -> None:
     gate.cluster.task("mirror", 1, state="UNASSIGNED")
     poll(watch, gate, NOW)
-    (open_now,) = {check.name for check in watch.answer.open_checks}
+    (open_now,) = {check.subject for check in watch.answer.open_checks}
     held_now = set(watch.gate.true_since)
     assert open_now not in held_now
     gate.cluster.task("mirror", 1, state="RUNNING")
@@ -166,7 +167,7 @@ def test_a_look_that_took_too_long_opens_no_gate_and_is_named(watch: Watch, gate
     assert [slow(watch, gate, NOW + second, took=12.0) for second in (0, 13, 26, 39, 52)] == [None] * 5
     assert "awaiting look: it took 12 s" in watch.status_line()
     assert slow(watch, gate, DEADLINE, took=12.0) is Verdict.INCONCLUSIVE
-    assert [check.name for check in watch.answer.open_checks] == ["look"]
+    assert [check.subject for check in watch.answer.open_checks] == ["look"]
 
 
 def test_a_look_that_was_begun_before_the_restart_counts_for_nothing(watch: Watch, gate: Any) -> None:
@@ -247,7 +248,7 @@ def test_a_group_that_keeps_moving_is_given_up_after_the_deadline(watch: Watch, 
         gate.cluster.leader = (W1, W3)[second % 2]
         answer = poll(watch, gate, NOW + second)
     assert answer is Verdict.INCONCLUSIVE
-    assert [check.name for check in watch.answer.open_checks] == ["hold"]
+    assert [check.subject for check in watch.answer.open_checks] == ["hold"]
 
 
 # what is said meanwhile
@@ -403,11 +404,12 @@ def test_a_check_that_did_not_pass_says_what_to_do() -> None:
     assert str(failed("REST", "w1 is silent")) == "REST: fail - w1 is silent"
     assert str(passed("REST", "3 of 3")) == "REST: pass - 3 of 3"
     assert failed("REST", "silent", "read", decisive=True).to_dict() == {
-        "name": "REST",
+        "subject": "REST",
         "verdict": "fail",
-        "evidence": "silent",
+        "found": "silent",
+        "expected": "",
         "remedy": "read",
-        "decisive": True,
+        "kind": "",
     }
 
 

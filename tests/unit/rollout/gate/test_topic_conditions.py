@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
-from airflow_eos_provider.rollout.check import Check, Verdict
+from airflow_eos_provider.rollout.check import Check
 from airflow_eos_provider.rollout.gate.gate import evaluate
 from airflow_eos_provider.rollout.observe.topic_progress import Ends, Held, LogView, Memory, Movement
 
@@ -29,7 +30,7 @@ OPEN = TransactionDescription(
 
 
 def answers(gate: Any) -> dict[str, Check]:
-    return {check.name: check for check in evaluate(gate.expected(), gate.cluster.observe())}
+    return {check.subject: check for check in evaluate(gate.expected(), gate.cluster.observe())}
 
 
 def not_passed(gate: Any) -> dict[str, Verdict]:
@@ -50,7 +51,7 @@ def see(gate: Any, **changes: Any) -> None:
 def test_a_transaction_within_its_timeout_is_fine(gate: Any) -> None:
     see(gate, open_transactions=(OPEN,), held=(Held("out", 0, 7, NOW - 60),))
     assert not_passed(gate) == {}
-    assert answers(gate)["transactions"].evidence == "1 open within their timeouts on 9 partitions"
+    assert answers(gate)["transactions"].found == "1 open within their timeouts on 9 partitions"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_a_transaction_within_its_timeout_is_fine(gate: Any) -> None:
 def test_a_transaction_that_does_not_end_pauses_the_roll(gate: Any, changes: dict[str, Any], evidence: str) -> None:
     see(gate, **changes)
     assert not_passed(gate) == {"transactions": INCONCLUSIVE}
-    assert evidence in answers(gate)["transactions"].evidence
+    assert evidence in answers(gate)["transactions"].found
 
 
 @pytest.mark.parametrize(
@@ -92,14 +93,14 @@ def test_a_transaction_whose_end_is_decided_and_does_not_come_is_overdue_like_an
     see(gate, open_transactions=(started(76)._replace(state=TransactionState(state)),), held=held)
     assert not_passed(gate) == {"transactions": INCONCLUSIVE}
     check = answers(gate)["transactions"]
-    assert f"the transaction of lab-mirror-0 is open ({state}) 16 s past its timeout" in check.evidence
+    assert f"the transaction of lab-mirror-0 is open ({state}) 16 s past its timeout" in check.found
     assert "does not take its marker" in (check.remedy or "")
 
 
 def test_topics_that_cannot_be_looked_at_leave_both_open(gate: Any) -> None:
     gate.cluster.see(logs=None, logs_problem="no broker answers")
     assert not_passed(gate) == dict.fromkeys(("transactions", "progress"), INCONCLUSIVE)
-    assert {answers(gate)[name].evidence for name in not_passed(gate)} == {"no broker answers"}
+    assert {answers(gate)[name].found for name in not_passed(gate)} == {"no broker answers"}
 
 
 # progress
@@ -112,7 +113,7 @@ def moves(gate: Any, **movements: Movement) -> None:
 def test_a_source_that_moved_before_and_stands_since_is_waited_for(gate: Any) -> None:
     moves(gate, mirror=Movement(0, steady_at=RESTARTED - 1, moved_since=RESTARTED - 2))
     assert not_passed(gate) == {"progress": INCONCLUSIVE}
-    assert answers(gate)["progress"].evidence == "mirror moved before the restart and has not since"
+    assert answers(gate)["progress"].found == "mirror moved before the restart and has not since"
 
 
 def test_a_move_that_began_before_the_restart_is_no_progress(gate: Any) -> None:

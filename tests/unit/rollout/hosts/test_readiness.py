@@ -14,7 +14,8 @@ from airflow_eos_provider.connect.cluster.placement import MachineDescription, O
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import Declared, Running
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.rollout.check import Check, Verdict, passed
+from airflow_eos_provider.finding import Verdict
+from airflow_eos_provider.rollout.check import Check, passed
 from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, Obstacle
 from airflow_eos_provider.rollout.hosts.machine.machine import MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
@@ -45,7 +46,7 @@ spared root
 
 
 def by_name(checks: Any) -> dict[str, Check]:
-    return {check.name: check for check in checks}
+    return {check.subject: check for check in checks}
 
 
 def facts(**values: Any) -> HostFacts:
@@ -93,7 +94,7 @@ def test_a_machine_that_prints_something_else_lacks_a_shell() -> None:
 
 
 def test_missing_tools_and_those_that_are_not_gnus_fail() -> None:
-    assert "lacks mktemp" in by_name(of_machine("m", MachineProbe("eos", missing=("mktemp",))))["tools"].evidence
+    assert "lacks mktemp" in by_name(of_machine("m", MachineProbe("eos", missing=("mktemp",))))["tools"].found
     assert by_name(of_machine("m", MachineProbe("eos")))["tools"].verdict is Verdict.FAIL
 
 
@@ -104,7 +105,7 @@ def test_a_clock_that_is_wrong_is_said_and_fails_nothing(ahead: float, words: st
     found = MachineProbe("eos", clock_ahead=ahead, clock_error=0.1, coreutils="stat (GNU coreutils) 9.1")
     clock = by_name(of_machine("m", found))["clock"]
     assert clock.passed
-    assert words in clock.evidence
+    assert words in clock.found
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_a_restart_beside_the_login_outlives_it(
 def test_a_worker_of_which_all_is_known_passes() -> None:
     checks = of_facts(facts())
     assert [check.verdict for check in checks] == [Verdict.PASS] * 3
-    assert "disabled" in by_name(checks)["log"].evidence
+    assert "disabled" in by_name(checks)["log"].found
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_a_worker_of_which_all_is_known_passes() -> None:
 def test_what_stands_against_a_roll_is_named(changes: Any, name: str, verdict: Verdict, words: str) -> None:
     check = by_name(of_facts(facts(**changes)))[name]
     assert check.verdict is verdict
-    assert words in check.evidence
+    assert words in check.found
 
 
 def worker(name: str, **values: Any) -> WorkerDescription:
@@ -181,7 +182,7 @@ def test_what_polkit_allows_is_not_known_before_it_is_tried() -> None:
     unit = SystemdUnit("connect.service", journal=True)
     plain = WorkerDescription("http://w:1", service=unit, machine=MachineDescription("w"))
     (check,) = of_polkit(plain, "eos", facts())
-    assert (check.verdict, "connect.service" in check.evidence) == (Verdict.INCONCLUSIVE, True)
+    assert (check.verdict, "connect.service" in check.found) == (Verdict.INCONCLUSIVE, True)
     by_sudo = WorkerDescription(
         "http://w:1", service=unit, machine=MachineDescription("w", sudo=frozenset({"service"}))
     )

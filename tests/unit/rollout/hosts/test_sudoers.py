@@ -18,8 +18,8 @@ from airflow_eos_provider.connect.cluster.placement import (
     SshLogin,
     SystemdUnit,
 )
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.readiness import of_sudo, of_unit
 from airflow_eos_provider.rollout.hosts.service.unit import Unit
@@ -139,10 +139,10 @@ def grants() -> list[Grant]:
 def test_what_sudo_does_not_allow_is_named_with_its_lines(grants: list[Grant]) -> None:
     check = of_sudo(grants, lambda commands: commands[1:], lambda commands: [f"line for {c}" for c in commands])
     assert check.verdict is Verdict.FAIL
-    assert "1 of 2 commands not allowed: rm -f -- /c.new" in check.evidence
+    assert "1 of 2 commands not allowed: rm -f -- /c.new" in check.found
     assert check.remedy.splitlines()[1:] == ["line for rm -f -- /c.new"]
     assert of_sudo(grants, lambda _: (), lambda _: ()).verdict is Verdict.PASS
-    assert of_sudo([], lambda _: (), lambda _: ()).evidence == "none is needed"
+    assert of_sudo([], lambda _: (), lambda _: ()).found == "none is needed"
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_units_own_settings_are_said(changes: dict[str, str], verdict: Verdict
     }
     check = of_unit(Unit.parse("\n".join(f"{name}={value}" for name, value in shown.items())), "x.service")
     assert check.verdict is verdict
-    assert words in check.evidence
+    assert words in check.found
 
 
 def test_what_a_machine_needs_is_found_on_it(sshd: Sshd, tmp_path: Path) -> None:

@@ -7,20 +7,21 @@ from dataclasses import replace
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.preflight.findings import Finding, Severity
+from airflow_eos_provider.finding import Verdict
+from airflow_eos_provider.preflight.findings import ConnectorFinding, Severity
+from airflow_eos_provider.preflight.findings import finding as finding_of
 from airflow_eos_provider.preflight.report import Report
-from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.plan.connectors import SHOWN, ConnectorNotes, stops_no_task
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.plan.summary import summary
 from tests.unit.rollout.conftest import Cluster
 
 
-def finding(name: str, kind: str = "producer", severity: Severity = Severity.BLOCKS) -> Finding:
-    return Finding(name, kind, severity, Verdict.FAIL, f"{name} has acks=1", "all", "take it out")
+def finding(name: str, kind: str = "producer", severity: Severity = Severity.BLOCKS) -> ConnectorFinding:
+    return finding_of(name, kind, severity, Verdict.FAIL, f"{name} has acks=1", "all", "take it out")
 
 
-def report(*findings: Finding, running: frozenset[str] = frozenset({"a"})) -> Report:
+def report(*findings: ConnectorFinding, running: frozenset[str] = frozenset({"a"})) -> Report:
     return Report("g", Mode.ENABLED, ("a", "b"), (), findings, running)
 
 
@@ -58,7 +59,7 @@ def test_the_notes_are_bounded_and_shown_as_data() -> None:
         (finding("a", "interval", Severity.WARNS), Verdict.PASS),
     ],
 )
-def test_only_what_stops_running_tasks_refuses_a_roll(one: Finding, verdict: Verdict) -> None:
+def test_only_what_stops_running_tasks_refuses_a_roll(one: ConnectorFinding, verdict: Verdict) -> None:
     check = stops_no_task(report(one))
     assert check.verdict is verdict
     assert ("take it out" in check.remedy) is (verdict is Verdict.FAIL)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.rollout.check import Verdict
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.rollout.observe.client_clusters import ClientClusters
 from airflow_eos_provider.rollout.plan.other_clusters import matters, other_clusters
 
@@ -31,8 +31,8 @@ ALL_THERE = ClientClusters(HERE, THERE, THERE, THERE, has_own_topic=True)
 def test_what_would_be_lost_is_said_with_what_to_do(clients: ClientClusters, evidence: str) -> None:
     found = other_clusters({"fine": ALL_THERE, "c": clients})
     assert found.verdict is Verdict.FAIL
-    assert found.evidence.startswith("c: ")
-    assert evidence in found.evidence
+    assert found.found.startswith("c: ")
+    assert evidence in found.found
     assert "or stop c until that is done" in found.remedy
 
 
@@ -50,7 +50,7 @@ def test_what_a_roll_does_not_harm_passes(clients: ClientClusters) -> None:
 def test_a_cluster_that_is_not_known_pauses_and_a_known_harm_outweighs_it() -> None:
     unknown = replace(ALL_THERE, producer=HERE, problem="no broker answers", remedy="make it answer")
     found = other_clusters({"c": unknown})
-    assert (found.verdict, found.evidence) == (Verdict.INCONCLUSIVE, "c: no broker answers")
+    assert (found.verdict, found.found) == (Verdict.INCONCLUSIVE, "c: no broker answers")
     assert found.remedy.startswith("make it answer")
     assert other_clusters({"c": unknown, "d": replace(ALL_THERE, admin=HERE)}).verdict is Verdict.FAIL
 

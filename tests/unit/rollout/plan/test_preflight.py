@@ -11,7 +11,8 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict
 from airflow_eos_provider.connect.rest import Health, WorkerRoot
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
-from airflow_eos_provider.rollout.check import Check, Verdict
+from airflow_eos_provider.finding import Verdict
+from airflow_eos_provider.rollout.check import Check
 from airflow_eos_provider.rollout.hosts.host import Obstacle
 from airflow_eos_provider.rollout.plan import preflight
 from airflow_eos_provider.rollout.plan.preflight import Preflight, kafka_version
@@ -28,11 +29,11 @@ def check(cluster: Any, target: Mode = PREPARING, **settings: Any) -> Preflight:
 
 
 def not_passed(result: Preflight) -> dict[str, Verdict]:
-    return {finding.name: finding.verdict for finding in result.findings}
+    return {finding.subject: finding.verdict for finding in result.findings}
 
 
 def answer(result: Preflight, name: str) -> Check:
-    return next(each for each in result.checks if each.name == name)
+    return next(each for each in result.checks if each.subject == name)
 
 
 def runs_version(version: str) -> Any:
@@ -83,7 +84,7 @@ def test_a_healthy_cluster_may_be_rolled_to_preparing(cluster: Any) -> None:
     assert not_passed(result) == {}
     assert result.verdict is Verdict.PASS
     result.require()
-    assert {each.name: each.evidence for each in result.checks} == {
+    assert {each.subject: each.found for each in result.checks} == {
         "own workers": "no worker has an address of a managed service",
         "roster": "3 members, all described",
         "group": "stable, protocol sessioned, led by w1:8083",
@@ -261,7 +262,7 @@ def test_what_a_config_provider_supplies_may_be_proven_elsewhere(cluster: Any) -
     cluster.see(described_topics={"offset.storage.topic": "offsets"})
     assert not_passed(check(cluster)) == {}
     cluster.see(described_topics={"offset.storage.topic": "others"})
-    assert "the cluster description: others" in answer(check(cluster), "shared settings").evidence
+    assert "the cluster description: others" in answer(check(cluster), "shared settings").found
 
 
 @pytest.mark.parametrize("reason", REASONS)
@@ -270,7 +271,7 @@ def test_each_reason_against_a_roll_is_told_by_its_check_alone(cluster: Any, rea
     broken(cluster)
     result = check(cluster)
     assert not_passed(result) == {name: verdict}
-    assert evidence in answer(result, name).evidence
+    assert evidence in answer(result, name).found
     with pytest.raises(RefusedError if verdict is FAIL else RolloutPausedError) as refused:
         result.require()
     assert evidence in refused.value.found
@@ -280,7 +281,7 @@ def test_each_reason_against_a_roll_is_told_by_its_check_alone(cluster: Any, rea
 def test_a_dead_member_is_waited_for_or_started(cluster: Any) -> None:
     """Its pid file is right; it is the worker that is gone."""
     roster = answer(check(cluster.kill(W2)), "roster")
-    assert (roster.verdict, roster.evidence) == (
+    assert (roster.verdict, roster.found) == (
         INCONCLUSIVE,
         "w2:8083 is dead: no process of it runs, though the group still counts it as a member",
     )
@@ -290,7 +291,7 @@ def test_a_dead_member_is_waited_for_or_started(cluster: Any) -> None:
 def test_no_worker_is_enabled_beside_a_disabled_one(cluster_in: Any) -> None:
     result = check(cluster_in(PREPARING).roll(W2, DISABLED, at=1.0), ENABLED)
     assert not_passed(result) == {"modes": FAIL}
-    assert "w2:8083 still runs disabled" in answer(result, "modes").evidence
+    assert "w2:8083 still runs disabled" in answer(result, "modes").found
     assert answer(result, "modes").remedy == "roll to preparing first: 'eos plan --to preparing'"
 
 
@@ -314,7 +315,7 @@ def test_a_worker_that_may_not_be_touched_from_here_is_found_before_the_first_on
     cluster.facts(W2, obstacles=(obstacle,))
     result = check(cluster)
     assert not_passed(result) == {"processes": FAIL}
-    assert answer(result, "processes").evidence == f"{W2}: {obstacle.what}"
+    assert answer(result, "processes").found == f"{W2}: {obstacle.what}"
     assert answer(result, "processes").remedy == obstacle.remedy
 
 
@@ -332,18 +333,18 @@ def test_a_restart_that_is_under_way_is_waited_for_and_not_taken_for_a_stop(clus
     cluster.stop(W2).facts(W2, restart="a restart of rollout r1 is stopping")
     result = check(cluster)
     assert not_passed(result) == {"processes": INCONCLUSIVE}
-    assert "a restart of rollout r1 is stopping" in answer(result, "processes").evidence
+    assert "a restart of rollout r1 is stopping" in answer(result, "processes").found
 
 
 def test_what_a_roll_left_down_is_started_first_so_a_lone_worker_does_not_stay_alone(cluster: Any) -> None:
     only_one_runs(cluster)
     result = preflight.check(cluster.observe(), PREPARING, RolloutSettings(), {W2: "r1"})
     assert not_passed(result) == {}
-    assert "w2:8083 (by rollout r1)" in answer(result, "downtime").evidence
+    assert "w2:8083 (by rollout r1)" in answer(result, "downtime").found
 
 
 def test_all_that_are_in_the_way_are_named(cluster: Any) -> None:
-    evidence = answer(check(cluster.roll(W2, PREPARING, at=1.0), ENABLED), "modes").evidence
+    evidence = answer(check(cluster.roll(W2, PREPARING, at=1.0), ENABLED), "modes").found
     assert evidence == "w1:8083, w3:8083 still run disabled"
 
 
@@ -363,20 +364,20 @@ def test_an_unreadable_group_pauses(cluster: Any) -> None:
     cluster.group_problem = "no broker answers"
     result = check(cluster)
     assert not_passed(result) == {"roster": INCONCLUSIVE, "group": INCONCLUSIVE}
-    assert {finding.evidence for finding in result.findings} == {"no broker answers"}
+    assert {finding.found for finding in result.findings} == {"no broker answers"}
 
 
 def test_a_rebalance_pauses_and_refuses_nothing(cluster: Any) -> None:
     """While it lasts the broker tells no addresses, so nobody can be called an unknown member or missing."""
     result = check(cluster.rebalancing())
     assert not_passed(result) == {"roster": INCONCLUSIVE, "group": INCONCLUSIVE}
-    assert "PreparingRebalance" in answer(result, "group").evidence
+    assert "PreparingRebalance" in answer(result, "group").found
 
 
 def test_a_stopped_worker_is_named_and_hinders_nothing(cluster: Any) -> None:
     result = check(cluster.stop(W3))
     assert not_passed(result) == {}
-    assert answer(result, "roster").evidence == "2 members, all described; w3:8083 stopped"
+    assert answer(result, "roster").found == "2 members, all described; w3:8083 stopped"
 
 
 def by_hand(cluster: Any, *worker_ids: str) -> Any:
@@ -392,8 +393,8 @@ def test_a_group_that_was_prepared_by_hand_has_to_be_prepared_by_a_roll_first(cl
     result = check(by_hand(cluster_in(PREPARING), W2), ENABLED)
     assert not_passed(result) == {"source offsets": FAIL}
     reported = answer(result, "source offsets")
-    assert reported.evidence.startswith("w2:8083 would read them uncommitted")
-    assert "records are lost" in reported.evidence
+    assert reported.found.startswith("w2:8083 would read them uncommitted")
+    assert "records are lost" in reported.found
     assert "'eos plan --to preparing' once more" in reported.remedy
     assert not_passed(check(by_hand(cluster_in(PREPARING), W2), PREPARING)) == {}
 
@@ -401,7 +402,7 @@ def test_a_group_that_was_prepared_by_hand_has_to_be_prepared_by_a_roll_first(cl
 def test_where_one_is_enabled_already_the_shortest_way_out_is_onwards(cluster_in: Any) -> None:
     result = check(by_hand(cluster_in(PREPARING), W2, W3).roll(W1, ENABLED, at=1.0), ENABLED)
     assert not_passed(result) == {}
-    assert "uncommitted until this roll is done" in answer(result, "source offsets").evidence
+    assert "uncommitted until this roll is done" in answer(result, "source offsets").found
 
 
 def test_a_lone_worker_takes_nothing_over_from_an_enabled_one(cluster_in: Any) -> None:
@@ -420,7 +421,7 @@ def test_an_older_protocol_is_told_and_not_refused(cluster: Any, on_the_wire: st
     cluster.protocol = on_the_wire
     result = check(cluster)
     assert result.passed
-    assert answer(result, "protocol").evidence.startswith(f"connect.protocol={named}: requests between workers are not")
+    assert answer(result, "protocol").found.startswith(f"connect.protocol={named}: requests between workers are not")
 
 
 def test_a_stopped_worker_does_not_keep_the_group_from_enabled(cluster_in: Any) -> None:
@@ -436,7 +437,7 @@ def test_downtime_may_be_accepted(cluster: Any) -> None:
 def test_tasks_that_are_broken_already_are_named_and_hinder_nothing(cluster: Any) -> None:
     result = check(cluster.task("mirror", 1, state="FAILED"))
     assert not_passed(result) == {}
-    assert answer(result, "connectors").evidence == "3 connectors, 5 tasks; FAILED tasks already now in mirror"
+    assert answer(result, "connectors").found == "3 connectors, 5 tasks; FAILED tasks already now in mirror"
 
 
 def test_all_reasons_are_told_at_once_and_a_failure_outweighs_a_doubt(cluster: Any) -> None:
@@ -487,7 +488,7 @@ def test_the_first_version_with_exactly_once_is_new_enough(cluster: Any, version
 def test_a_roll_is_verified_when_every_member_is_proven_there(cluster_in: Any) -> None:
     result = preflight.verify(cluster_in(ENABLED).observe(), ENABLED)
     assert result.passed
-    assert answer(result, W2).evidence == "enabled: as its log says"
+    assert answer(result, W2).found == "enabled: as its log says"
 
 
 @pytest.mark.parametrize(("verdict", "expected"), [(ModeVerdict.PREPARING, FAIL), (ModeVerdict.UNKNOWN, INCONCLUSIVE)])
@@ -500,8 +501,8 @@ def test_a_stopped_worker_is_verified_by_how_it_will_join(cluster_in: Any) -> No
     cluster = cluster_in(ENABLED).stop(W2)
     assert preflight.verify(cluster.observe(), ENABLED).passed
     left = preflight.verify(cluster.observe(), ENABLED, {W2: "r1"})
-    assert (not_passed(left), answer(left, W2).evidence) == ({W2: FAIL}, "stopped by rollout r1")
+    assert (not_passed(left), answer(left, W2).found) == ({W2: FAIL}, "stopped by rollout r1")
     cluster.edit_file(W2, PREPARING)
     result = preflight.verify(cluster.observe(), ENABLED)
     assert not_passed(result) == {W2: FAIL}
-    assert "will join as preparing" in answer(result, W2).evidence
+    assert "will join as preparing" in answer(result, W2).found

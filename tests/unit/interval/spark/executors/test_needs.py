@@ -13,6 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from airflow_eos_provider.finding import Finding, Verdict, overall
 from airflow_eos_provider.interval.spark.executors import environment
 from airflow_eos_provider.interval.spark.executors.needs import (
     DAEMON_MODULE,
@@ -21,15 +22,15 @@ from airflow_eos_provider.interval.spark.executors.needs import (
     OWN,
     PYTHONS,
     SPARKS,
-    Check,
     Diagnosis,
     PythonLook,
     coverage_check,
     driver_checks,
     executor_checks,
-    overall,
 )
-from airflow_eos_provider.verdict import Verdict
+from airflow_eos_provider.interval.spark.executors.needs import (
+    check as answer,
+)
 from tests.matrix import COMBINATIONS
 
 _PROJECT: dict[str, Any] = tomllib.loads((Path(__file__).parents[5] / "pyproject.toml").read_text(encoding="utf-8"))[
@@ -59,8 +60,8 @@ def having(look: PythonLook, **versions: str) -> PythonLook:
     return replace(look, packages={**look.packages, **versions})
 
 
-def answers(checks: list[Check]) -> dict[str, Verdict]:
-    return {check.name: check.verdict for check in checks if check.verdict is not Verdict.PASS}
+def answers(checks: list[Finding]) -> dict[str, Verdict]:
+    return {check.kind: check.verdict for check in checks if check.verdict is not Verdict.PASS}
 
 
 def test_the_bounds_are_those_of_the_project() -> None:
@@ -89,8 +90,8 @@ def test_a_driver_that_lacks_a_package(need: Any) -> None:
     checks = driver_checks(without(DRIVER, need.module))
 
     assert answers(checks) == {need.name: Verdict.FAIL}
-    (failed,) = (check for check in checks if check.name == need.name)
-    assert "No module named" in failed.evidence
+    (failed,) = (check for check in checks if check.kind == need.name)
+    assert "No module named" in failed.found
     assert "pip install" in failed.remedy
 
 
@@ -137,7 +138,7 @@ def test_an_executor_that_lacks_a_package(need: Any) -> None:
     checks = executor_checks(without(EXECUTOR, need.module), DRIVER)
 
     assert answers(checks) == {need.name: Verdict.FAIL}
-    assert "docs/spark/executors.md" in next(check.remedy for check in checks if check.name == need.name)
+    assert "docs/spark/executors.md" in next(check.remedy for check in checks if check.kind == need.name)
 
 
 def test_an_executor_needs_no_pandas_and_no_pyspark_of_its_own() -> None:
@@ -153,7 +154,7 @@ def test_another_version_within_the_bounds_passes_and_is_told() -> None:
     checks = executor_checks(having(EXECUTOR, pyarrow="26.0.1"), DRIVER)
 
     assert answers(checks) == {}
-    assert "26.0.1, the driver has 18.0.0" in next(check.evidence for check in checks if check.name == "pyarrow")
+    assert "26.0.1, the driver has 18.0.0" in next(check.found for check in checks if check.kind == "pyarrow")
 
 
 def test_what_a_task_imports_is_told_only_where_no_package_explains_it() -> None:
@@ -173,7 +174,7 @@ def test_rows_that_are_not_written_in_batches_are_shown_and_no_failure() -> None
     def shown(**found: str | None) -> list[str]:
         checks = executor_checks(replace(EXECUTOR, **found), DRIVER)  # type: ignore[arg-type]
         assert answers(checks) == {}
-        return [check.evidence for check in checks if check.name == "row batches"]
+        return [check.found for check in checks if check.kind == "row batches"]
 
     assert shown(row_batches="") == ["yes"]
     (slower,) = shown(row_batches="confluent-kafka is 2.17.0; known are 2.16.*")
@@ -186,7 +187,7 @@ def test_who_starts_pythons_slowly_is_told_what_is_faster_and_fails_nothing() ->
     def shown(daemon: str | None) -> list[str]:
         checks = executor_checks(replace(EXECUTOR, daemon=daemon), DRIVER)
         assert answers(checks) == {}
-        return [check.evidence for check in checks if check.name == "worker daemon"]
+        return [check.found for check in checks if check.kind == "worker daemon"]
 
     assert shown(DAEMON_MODULE) == [DAEMON_MODULE]
     (slower,) = shown("pyspark.daemon")
@@ -212,7 +213,7 @@ def test_whether_every_executor_was_looked_at(
 
 
 def test_the_worst_answer_counts() -> None:
-    checks = [Check("driver", "Python", verdict, "found", "do this") for verdict in Verdict]
+    checks = [answer("driver", "Python", verdict, "found", "do this") for verdict in Verdict]
 
     assert overall(checks) is Verdict.FAIL
     assert overall([checks[0], checks[2]]) is Verdict.INCONCLUSIVE
