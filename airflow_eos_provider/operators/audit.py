@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -15,26 +14,10 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_eos_provider.finding import Audit
+
 RETRIES = 1
 RETRY_DELAY = timedelta(seconds=10)
-
-
-class Look(Protocol):
-    """What one look has found."""
-
-    @property
-    def findings(self) -> Sequence[object]: ...
-
-    @property
-    def doubts(self) -> Sequence[str]: ...
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """Equal for two looks that have found the same."""
-
-    def describe(self) -> str: ...
-
-    def to_dict(self) -> dict[str, Any]: ...
 
 
 class AuditError(AirflowFailException):
@@ -72,7 +55,7 @@ class AuditOperator(BaseOperator):
         super().__init__(**kwargs)
 
     @abstractmethod
-    def look(self) -> Look:
+    def look(self) -> Audit:
         """One look.
 
         :raises EosError: the cluster cannot be looked at.
