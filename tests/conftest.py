@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -37,7 +38,7 @@ from tests.lab.machine_needs import need_machines
 from tests.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from tests.needs import mark, require_needs
 from tests.spark_session import spark_session
-from tests.tiers import add_option, imports_nothing_for, leave_out
+from tests.tiers import Families, add_option, family_of, imports_nothing_for, leave_out
 
 LabFactory = Callable[..., TestLab]
 Guard = Callable[[Path], None]
@@ -131,9 +132,13 @@ def seed() -> int:
     return seed
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Families:
+    return Families(config, log)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The chosen tier, and the longest files first, so that no long one is left over for one process at the end.
+    """The chosen tier, and the longest families first, so that no long one is left over for one process at the end.
 
     Within a file the order stays, or with ``EOS_TESTS_REVERSED`` set is turned round, which shows a test that relies on
     the one before. A file that is not in the table counts as half a minute.
@@ -143,9 +148,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seconds: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
     root = Path(__file__).parent.parent
 
-    def file_order(item: pytest.Item) -> tuple[float, str]:
-        name = item.path.relative_to(root).as_posix()
-        return -seconds.get(name, 30.0), name
+    names = {item.path: item.path.relative_to(root).as_posix() for item in items}
+    of_families = Counter[str]()
+    for name in names.values():
+        of_families[family_of(name)] += seconds.get(name, 30.0)  # type: ignore[assignment]
+
+    def file_order(item: pytest.Item) -> tuple[float, str, str]:
+        name = names[item.path]
+        return -of_families[family_of(name)], family_of(name), name
 
     if os.environ.get("EOS_TESTS_REVERSED"):
         items.reverse()

@@ -10,8 +10,9 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -213,25 +214,25 @@ def _cell(text: str) -> str:
 # Commands
 
 
-def commands(command: Any, path: str = "eos") -> Iterator[tuple[str, Any]]:
-    """Every command and group, with its words; groups come before what is in them."""
-    yield path, command
-    for name in getattr(command, "commands", ()):
-        context = command.context_class(command, info_name=path)
-        yield from commands(command.resolve_command(context, [name])[1], f"{path} {name}")
-
-
-def eos() -> Any:
-    """The command ``eos``, as Typer makes it."""
+@cache
+def commands() -> Mapping[str, Any]:
+    """Every command and group of ``eos`` by its words; groups come before what is in them."""
     import typer
 
     from airflow_eos_provider.cli.app import app
 
-    return typer.main.get_command(app)
+    return dict(_commands(typer.main.get_command(app), "eos"))
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    yield path, command
+    for name in getattr(command, "commands", ()):
+        context = command.context_class(command, info_name=path)
+        yield from _commands(command.resolve_command(context, [name])[1], f"{path} {name}")
 
 
 def _cli() -> Iterator[str]:
-    for path, command in commands(eos()):
+    for path, command in commands().items():
         yield f"\n## `{path}`\n\n{_prose(command.help or '')}\n"
         rows = list(map(_option, command.params))
         if rows:
@@ -393,9 +394,9 @@ PAGES: dict[str, Callable[[], Iterable[str]]] = {
     "reference/metrics.md": _metrics,
     "reference/errors.md": lambda: reference_errors.page(_cell, Docstring.of),
     "reference/formats.md": lambda: chain(
-        reference_records.page(_cell, Docstring.of), reference_reports.page(commands(eos()))
+        reference_records.page(_cell, Docstring.of), reference_reports.page(commands().items())
     ),
-    "reference/configuration.md": lambda: reference_settings.page(_cell, commands(eos())),
+    "reference/configuration.md": lambda: reference_settings.page(_cell, commands().values()),
     "contributing/proof.md": lambda: ["\n", Docstring.of(coordinator).summary, "\n"],
 }
 

@@ -8,11 +8,11 @@ from typing import Any
 from airflow_eos_provider.get_provider_info import get_provider_info
 
 
-def page(cell: Callable[[str], str], commands: Iterable[tuple[str, Any]]) -> Iterator[str]:
+def page(cell: Callable[[str], str], commands: Iterable[Any]) -> Iterator[str]:
     """The written part of the page.
 
     :param cell: makes a text one that a table's cell may hold.
-    :param commands: each command's words and the command.
+    :param commands: all of them.
     """
     info = get_provider_info()
     for section, content in info["config"].items():
@@ -30,7 +30,7 @@ def page(cell: Callable[[str], str], commands: Iterable[tuple[str, Any]]) -> Ite
         for name, field in connection.get("conn-fields", {}).items():
             yield f"| {field['label']} | `{name}` | {cell(field.get('description') or '')} |\n"
     yield "\n## Variables of `eos`\n\n| variable | option | meaning |\n|---|---|---|\n"
-    yield from sorted({_variable(cell, option) for _, command in commands for option in command.params} - {""})
+    yield from sorted({_variable(cell, option) for command in commands for option in command.params} - {""})
 
 
 def _variable(cell: Callable[[str], str], option: Any) -> str:

@@ -9,8 +9,26 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests.needs import starts_something
+
+#: Files that one process runs, for they share what it has started: the Spark session.
+SHARE_SPARK = frozenset(
+    f"tests/integration/test_{name}.py" for name in ("file_slices", "spark_inputs", "spark_sources", "spark_write")
+)
+
+
+def family_of(file: str) -> str:
+    """The files that one process runs, by the path of one of them from the repository on."""
+    return "spark" if file in SHARE_SPARK else file
+
+
+class Families(LoadFileScheduling):  # type: ignore[misc]
+    """Gives each process a family of files at a time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return family_of(super()._split_scope(nodeid))
 
 
 def add_option(parser: pytest.Parser) -> None:

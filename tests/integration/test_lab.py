@@ -196,20 +196,6 @@ def test_a_killed_worker_is_told_by_status_and_started_again_by_up(home: Path, l
     assert after["w2"] not in (None, before["w2"])
 
 
-def test_another_lab_of_an_older_connect_runs_beside_it_and_neither_touches_the_other(home: Path, lab: Lab) -> None:
-    before = pids(lab)
-    reported = json.loads(eos_lab("up", "--name", "other", "--workers", "1", "--connect-version", "3.9.2", cwd=home))
-    assert reported["group_id"] != lab.group_id
-    (url,) = reported["connect_urls"]
-    assert httpx.get(url, timeout=180).json()["version"] == "3.9.2"
-    assert pids(lab) == before
-    eos_lab("down", "--name", "other", cwd=home)
-    other = home / ".eos/lab/other"
-    assert marked(other) == []
-    assert not other.exists()
-    assert pids(lab) == before
-
-
 def test_down_keeps_the_data_for_the_next_up_if_asked_to(home: Path, lab: Lab) -> None:
     lab.create_topic("kept")
     with pytest.raises(EosError, match="kept"):

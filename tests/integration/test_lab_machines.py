@@ -23,6 +23,8 @@ from tests.lab.machine import control_group
 from tests.lab.machine_login import MachineLogin
 from tests.waiting import until
 
+pytestmark = pytest.mark.by_name  # every test over SSH stands on these machines
+
 HOUR = 3600
 
 Guard = Callable[[Path], None]

@@ -57,7 +57,10 @@ def master(tmp_path_factory: pytest.TempPathFactory, nothing_is_left_running: No
         yield url
 
 
-@pytest.mark.parametrize("barrier", [True, False], ids=["under a barrier", "without a barrier"])
+@pytest.mark.parametrize(
+    "barrier",
+    [pytest.param(True, id="under a barrier", marks=pytest.mark.by_name), pytest.param(False, id="without a barrier")],
+)
 def test_a_slow_task_that_spark_may_copy_writes_once(lab: Lab, master: str, tmp_path: Path, barrier: bool) -> None:
     """Under a barrier Spark makes no copy. Without one it does, and each record is there once all the same."""
     topic = f"daily-{uuid.uuid4().hex[:8]}"

@@ -473,24 +473,12 @@ def test_a_call_that_is_given_up_ends_its_tasks_and_the_next_one_writes_the_rest
     target.require_exactly_once([*held.lines, *(v for day in frames for v in jobs.numbered_values(day, 30))])
 
 
-def test_the_end_of_a_job_does_not_wait_for_a_server_that_is_gone(server: ConnectServer) -> None:
-    """pyspark's own looks for it for ten minutes, and once more when its process ends."""
-    session = server.session()
-    look_often(session)
-    assert session.range(3).count() == 3
-    server.stop(kill=True)
-    try:
-        with ThreadPoolExecutor(1) as threads:
-            threads.submit(stop, session).result(timeout=120)
-        assert session.client.is_closed
-    finally:
-        server.start()
-
-
 def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target: Target, tmp_path: Path) -> None:
     """Its sessions are lost with it: no interval is begun any more, and the next session takes over.
 
-    Days that were begun together are finished together, whatever the next call writes together.
+    Days that were begun together are finished together, whatever the next call writes together. A session ends without
+    a wait for the server, for which pyspark's own looks ten minutes. A listing that is lost is no fault of its paths: a
+    task is tried again after what could not be reached, and never after what a person has to correct.
     """
     held = HeldFiles.make(tmp_path)
     days = [DAY, day(1), day(400), day(401), day(402)]  # those of 2014 have no file that is held
@@ -508,17 +496,23 @@ def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target
         how = {"at_once": 1, "together": together, "selects_by_bounds": True}
         return write_intervals(source_of, target.pipeline, days, spark=session, **how)
 
-    session = server.session()
+    session, listing, ending = (server.session() for _ in range(3))
     session.client.set_retry_policies([DefaultPolicy(max_retries=None, max_backoff=1000)])
-    with ThreadPoolExecutor(1) as threads:
+    look_often(ending)
+    assert [other.range(1).count() for other in (listing, ending)] == [1, 1]
+    with ThreadPoolExecutor(2) as threads:
         writing = threads.submit(write, session, 2)
         try:
             held.wait_for_readers(1)
             server.stop(kill=True)
         finally:
             held.go()
+        threads.submit(stop, ending).result(timeout=120)
+        assert ending.client.is_closed
         server.start()
         first = writing.result(timeout=400)
+    with pytest.raises(UnreachableError, match="were not listed: Spark's server was lost"):
+        files_source(listing, days[0], f"{held.folder}/{{start:%Y}}*.json", format="lines")
     assert [type(outcome.error) for outcome in first] == [EosError] * 5
     assert ["not started" in str(outcome.error) for outcome in first] == [False, False, True, True, True]
     session = server.session()
@@ -529,14 +523,3 @@ def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target
         session.stop()
     assert asked == [Interval(DAY.start, day(1).end), *days[2:]]
     target.require_exactly_once(lines)
-
-
-def test_a_listing_through_a_lost_server_is_no_fault_of_its_paths(server: ConnectServer, tmp_path: Path) -> None:
-    """A task is tried again after what could not be reached, and never after what a person has to correct."""
-    (tmp_path / "2013-01-01.json").write_bytes(b'{"n":1}\n')
-    session = server.session()
-    assert session.range(1).count() == 1
-    server.stop(kill=True)
-    server.start()
-    with pytest.raises(UnreachableError, match="were not listed: Spark's server was lost"):
-        files_source(session, DAY, f"{tmp_path}/{{start:%Y-%m-%d}}.json", format="lines")

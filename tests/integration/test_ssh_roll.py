@@ -1,6 +1,6 @@
-"""Whole rolls over SSH under load: systemd units on machines of their own, by Airflow, by ``eos``, and by two machines.
+"""Whole rolls over SSH under load: systemd units on machines of their own, up by Airflow and back by two machines.
 
-All on one lab. Each test begins in the mode in which the one before it ends; one that runs alone rolls there first.
+All on one lab. The second test begins in the mode in which the first one ends; alone, it rolls there first.
 """
 
 from __future__ import annotations
@@ -60,11 +60,6 @@ def lab(machines: None, lab_factory: Callable[..., Lab]) -> Lab:
             name="ssh-roll", machines=3, mode=Mode.DISABLED, rebalance_delay_ms=1000, session_timeout_ms=6000
         )
     )
-
-
-@pytest.fixture
-def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
-    return eos_of(lab, tmp_path)
 
 
 def machine_workers(lab: Lab) -> list[MachineWorker]:
@@ -200,24 +195,6 @@ def test_the_dag_rolls_three_units_up_to_enabled_by_connections_of_type_ssh_and_
     assert found.places() == {str(MachineLogin(lab.root).key)}
 
 
-# by eos
-
-
-def test_eos_rolls_three_units_back_over_ssh_and_nothing_is_missing_or_double(
-    lab: Lab, eos: Any, load_on: Callable[[Lab, str], Any]
-) -> None:
-    bring_to(lab, Mode.ENABLED)
-    before = starts(lab)
-    with load_on(lab, "by-eos") as load:
-        report = eos.roll(Mode.PREPARING)
-        assert {worker["mode"] for worker in report["workers"]} == {"preparing"}
-        seen = load.compared()
-    assert seen.exactly_once, seen
-    assert modes(lab) == {Mode.PREPARING}
-    assert files(lab) == {"preparing"}
-    assert starts(lab) == once_more(before)
-
-
 # by a machine that dies
 
 
@@ -262,7 +239,8 @@ def on(machine: Machine) -> Iterator[None]:
 def test_the_controllers_own_machine_dies_in_mid_roll_and_another_one_goes_on(
     lab: Lab, eos_of: Callable[[Lab, Path], Any], load_on: Callable[[Lab, str], Any]
 ) -> None:
-    bring_to(lab, Mode.PREPARING)
+    """On the way back: what the killed worker had sent and not committed may be there twice, and nothing is missing."""
+    bring_to(lab, Mode.ENABLED)
     machine = lab.machines[0]
     there = ControllerMachine(lab, machine)
     here = eos_of(lab, there.folder)
@@ -275,7 +253,7 @@ def test_the_controllers_own_machine_dies_in_mid_roll_and_another_one_goes_on(
         return found
 
     with load_on(lab, "dead-machine") as load:
-        plan = json.loads(here.run("plan", "--to", "enabled", "--json", *described).stdout)["hash"]
+        plan = json.loads(here.run("plan", "--to", "preparing", "--json", *described).stdout)["hash"]
         first = there.start("apply", "--plan", plan, *SHORT_LEASE)
         with on(machine), here.line_in_log(first, "gate passed"):
             machine.power_off()
@@ -294,13 +272,12 @@ def test_the_controllers_own_machine_dies_in_mid_roll_and_another_one_goes_on(
         lab.start_worker(0)
         until(lambda: not lease().is_held(time.time()), "the end of the dead controller's lease", seconds=120)
         report = json.loads(here.run("apply", "--plan", plan, *SHORT_LEASE, *described, "--json").stdout)["report"]
-        enabled_at = int(time.time() * 1000)
         assert report["resumed"] is True
         assert report["rollout_id"] == rollout.rollout_id
-        assert modes(lab) == {Mode.ENABLED}
-        seen = load.compared(since_ms=enabled_at)
-    assert seen.exactly_once, seen
-    assert files(lab) == {"enabled"}
+        assert modes(lab) == {Mode.PREPARING}
+        seen = load.compared()
+    assert seen.nothing_missing, seen
+    assert files(lab) == {"preparing"}
     assert read_journal(lab.cluster().kafka, lab.group_id).rollouts[rollout.rollout_id].state is RolloutState.DONE
     # Each worker is restarted once by the roll; that of the dead machine was started by its boot besides.
     since = {name: count - before[name] for name, count in starts(lab).items()}

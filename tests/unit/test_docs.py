@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference import commands, eos
+from tests.reference import commands
 from tests.site import navigation
 
 ROOT = Path(__file__).parents[2]
@@ -147,7 +147,7 @@ def _command_lines() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "line"), _command_lines())
 def test_command_lines_name_commands_and_options_that_exist(page: str, line: str) -> None:
     words = line.split()
-    known = dict(commands(eos()))
+    known = commands()
     path = "eos"
     while words and f"{path} {words[0]}" in known:
         path += f" {words.pop(0)}"

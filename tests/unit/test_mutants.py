@@ -57,6 +57,7 @@ _PROBES = {
 }
 
 
+@pytest.mark.by_name
 @pytest.mark.parametrize("kind", _PROBES)
 def test_only_a_failing_test_kills(tmp_path: Path, kind: str) -> None:
     expected, probe = _PROBES[kind]
@@ -66,6 +67,7 @@ def test_only_a_failing_test_kills(tmp_path: Path, kind: str) -> None:
     assert mutants.judge(tmp_path, ["tests/test_probe.py::test_probe"])[0] is expected
 
 
+@pytest.mark.by_name
 def test_tests_that_import_other_code_than_the_copys_are_no_verdict(tmp_path: Path) -> None:
     (tmp_path / "test_probe.py").write_text("def test_probe():\n    assert False\n")
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")

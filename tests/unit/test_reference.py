@@ -12,7 +12,7 @@ import airflow_eos_provider
 from airflow_eos_provider.errors import GateFailedError
 from airflow_eos_provider.get_provider_info import get_provider_info
 from airflow_eos_provider.journal.records import Lease
-from tests.reference import DOCS, MARK, PAGES, Docstring, commands, eos, public_names, written
+from tests.reference import DOCS, MARK, PAGES, Docstring, commands, public_names, written
 from tests.reference_errors import error_classes, messages
 from tests.reference_reports import REPORTS, has_json, keys_of, lost
 
@@ -26,7 +26,7 @@ def test_the_page_is_what_is_written_from_the_code(page: str) -> None:
 
 def test_every_command_and_option_is_on_the_page() -> None:
     page = (DOCS / "reference/cli.md").read_text(encoding="utf-8")
-    found = dict(commands(eos()))
+    found = commands()
     assert {"eos status", "eos rollout undo", "eos intervals verify", "eos lab up", "eos demo"} <= set(found)
     for path, command in found.items():
         section = page.partition(f"\n## `{path}`\n")[2].partition("\n## ")[0]
@@ -111,7 +111,7 @@ def test_messages_are_read_with_what_to_do() -> None:
 
 def test_commands_of_the_troubleshooting_page_exist() -> None:
     own = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
-    known = dict(commands(eos()))
+    known = commands()
     named = [re.match(r"(eos[a-z -]*?)(?: -.*)?$", code) for code in re.findall(r"`(eos [^`]*)`", own)]
     assert len(named) > 10
     assert [command[1] for command in named if command and command[1] not in known] == []
@@ -130,7 +130,7 @@ def test_what_is_stored_and_set_is_on_its_page() -> None:
 def test_the_keys_of_reports_are_read_from_the_code() -> None:
     assert len(lost()) < len(REPORTS) / 10, f"moved: write where to into tests/reference_reports.py: {lost()}"
     assert keys_of("interval/spark/executors/needs.py:PythonLook.to_dict")[:2] == ["place", "host"], "of a dataclass"
-    known = dict(commands(eos()))
+    known = commands()
     assert [path for path in REPORTS if not has_json(known[path])] == []
     page = written("reference/formats.md")
     section = page.partition("\n## `eos intervals verify --json`\n")[2].partition("\n## ")[0]

@@ -16,7 +16,7 @@ from airflow_eos_provider.acls.tool_rules import READING, VERBS, ToolFacts, tool
 from airflow_eos_provider.changes.rights.plan import acls_of_connector, plan_grant, plan_revoke
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, Acl, Operation, Pattern, Resource
-from tests.reference import commands, eos
+from tests.reference import commands
 
 W = "User:w"
 TOPIC = Acl(W, Operation.READ, Resource.TOPIC, "orders")
@@ -170,7 +170,7 @@ def test_each_verb_of_eos_has_its_rights(verb: str) -> None:
 
 
 def test_the_table_has_verbs_that_there_are() -> None:
-    assert {verb.partition(" --")[0] for verb in VERBS} <= {path.removeprefix("eos ") for path, _ in commands(eos())}
+    assert {verb.partition(" --")[0] for verb in VERBS} <= {path.removeprefix("eos ") for path in commands()}
 
 
 def test_only_own_topics_of_connectors_are_ever_deleted() -> None:

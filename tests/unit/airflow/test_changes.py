@@ -47,7 +47,7 @@ from airflow_eos_provider.operators.change import ChangeOperator, ChangePlanOper
 from airflow_eos_provider.ui.documents import Listing
 from airflow_eos_provider.ui.looks import Seen
 from airflow_eos_provider.ui.routes.changes import routes
-from tests.reference import commands, eos, written
+from tests.reference import commands, written
 
 pytestmark = pytest.mark.parametrize("change", CHANGES.values(), ids=lambda change: change.name)
 
@@ -118,7 +118,7 @@ def stage(change: Change[Any], monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 def command_of(change: Change[Any]) -> Any:
-    return dict(commands(eos()))[f"eos {change.name}"]
+    return commands()[f"eos {change.name}"]
 
 
 def first_example(change: Change[Any]) -> list[str]:

@@ -19,7 +19,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.rollout.hosts import service
 from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path, part_path, replacement_path
 from airflow_eos_provider.rollout.hosts.service.restart_act import RECORD_SUFFIX, STATE_FOLDER
-from tests.reference import commands, eos
+from tests.reference import commands
 
 PACKAGE = Path(airflow_eos_provider.__file__).parent
 
@@ -73,7 +73,7 @@ def test_whatever_writes_is_known_to_the_table(pattern: str) -> None:
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.name)
 def test_each_row_names_commands_that_exist(leaf: Leaf) -> None:
-    known = {path.removeprefix("eos ") for path, _ in commands(eos())}
+    known = {path.removeprefix("eos ") for path in commands()}
     assert set(leaf.verbs) - _NO_COMMANDS <= known
     assert leaf.verbs
 
@@ -102,7 +102,7 @@ def test_the_names_are_those_of_the_code() -> None:
 def test_every_command_with_a_hash_is_among_those_that_write_the_journal_or_stands_apart() -> None:
     with_hash = {
         path.removeprefix("eos ")
-        for path, command in commands(eos())
+        for path, command in commands().items()
         if any({"--plan"} & set(parameter.opts) for parameter in command.params)
     }
     without_lease = {change.name for change in CHANGES.values() if not change.takes_lease}

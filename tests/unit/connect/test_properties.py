@@ -172,7 +172,7 @@ def test_only_the_asked_property_changes_whatever_the_file_looks_like() -> None:
     ]
     files = [b"".join(parts) for size in range(4) for parts in itertools.product(pieces, repeat=size)]
     dice = random.Random(618)
-    files += [b"".join(dice.choices(pieces, k=dice.randint(4, 14))) for _ in range(20_000)]
+    files += [b"".join(dice.choices(pieces, k=dice.randint(4, 14))) for _ in range(2_000)]
     edited = refused = 0
     for data in files:
         before = parse(data)
@@ -185,7 +185,7 @@ def test_only_the_asked_property_changes_whatever_the_file_looks_like() -> None:
         assert parse(after) == {**before, "k": "new"}, data
         assert set_property(after, "k", "new") == after
         edited += 1
-    assert edited > 20_000
+    assert edited > 5_000
     assert refused < edited / 20
 
 
