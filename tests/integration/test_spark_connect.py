@@ -484,6 +484,7 @@ def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target
     days = [DAY, day(1), day(400), day(401), day(402)]  # those of 2014 have no file that is held
     for number in range(2):
         (held.folder / f"{day(400).start:%Y}-{number}.json").write_bytes(b'{"file":9}\n')
+    (tmp_path / f"{DAY.start:%Y-%m-%d}.json").write_bytes(b'{"n":1}\n')
     lines = [*held.lines, *[b'{"file":9}'] * 2 * 3]  # which are read by each day of 2014
     asked: list[Interval] = []
 
@@ -512,7 +513,7 @@ def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target
         server.start()
         first = writing.result(timeout=400)
     with pytest.raises(UnreachableError, match="were not listed: Spark's server was lost"):
-        files_source(listing, days[0], f"{held.folder}/{{start:%Y}}*.json", format="lines")
+        files_source(listing, DAY, f"{tmp_path}/{{start:%Y-%m-%d}}.json", format="lines")
     assert [type(outcome.error) for outcome in first] == [EosError] * 5
     assert ["not started" in str(outcome.error) for outcome in first] == [False, False, True, True, True]
     session = server.session()
