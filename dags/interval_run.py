@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, task
+from airflow.sdk import DAG, task
 
 from airflow_eos_provider.assets.intervals import completed_intervals, interval_asset
 from airflow_eos_provider.dag_factories import interval_run_dag
+
+NEW_YORK = ZoneInfo("America/New_York")
 
 dag = interval_run_dag(
     dag_id="flights_daily",
@@ -21,9 +24,9 @@ dag = interval_run_dag(
     function=f"{Path(__file__).with_name('flights_source.py')}:flights",
     arguments={"folder": "{{ var.value.get('flights_folder', '/data/flights') }}"},
     selects_by_bounds=True,  # so a day's hours, or a year's days, are complete with it
-    schedule=CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York"),
-    start_date=datetime(2013, 1, 1),
-    end_date=datetime(2014, 1, 1),
+    schedule="@daily",
+    start_date=datetime(2013, 1, 1, tzinfo=NEW_YORK),
+    end_date=datetime(2013, 12, 31, tzinfo=NEW_YORK),
 )
 
 with DAG(

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param
+from airflow.sdk import DAG, CronDataIntervalTimetable, DeltaDataIntervalTimetable, Param
+from airflow.sdk.timezone import coerce_datetime
+from airflow.serialization.encoders import coerce_to_core_timetable
+from airflow.timetables.base import TimeRestriction
+from airflow.timetables.simple import ContinuousTimetable
+from dateutil.relativedelta import relativedelta
 
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.pipeline import DEFAULT_KAFKA_CONN_ID
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID
 from airflow_eos_provider.operators.interval_run import RUN_RETRY_DELAY, IntervalRunOperator
@@ -30,7 +36,7 @@ def interval_run_dag(
     *,
     pipeline: str,
     function: str,
-    schedule: Any = None,
+    schedule: Any = "@daily",
     start_date: datetime | None = None,
     end_date: datetime | None = None,
     dag_id: str | None = None,
@@ -52,7 +58,9 @@ def interval_run_dag(
     :param pipeline: its name; also the task's.
     :param function: ``package.module:function`` or ``/path/of/file.py:function``, called as
         ``function(spark, interval, **arguments)``; see ``IntervalRunOperator``.
-    :param schedule: a timetable with data intervals; by default days in UTC. (Cron strings have none in Airflow 3.)
+    :param schedule: a cron string, a preset such as ``"@daily"`` (by the clock of ``start_date``'s time zone), a
+        ``timedelta``, or a timetable with data intervals. None: only manual runs, each with ``interval`` in its form.
+        A string or ``timedelta`` has data intervals here whatever ``[scheduler] create_cron_data_intervals`` says.
     :param start_date: the first moment that may be written.
     :param end_date: the moment at which the schedule ends; None if it does not.
     :param dag_id: the DAG's id; ``<pipeline>_intervals`` if not given.
@@ -70,10 +78,13 @@ def interval_run_dag(
     :param operator: other arguments of ``IntervalRunOperator`` (``selects_by_bounds``, ``allow_before_end`` …) and
         ``SparkSubmitOperator``.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
+    :raises ConfigurationError: the schedule has no data intervals: assets, ``"@once"``, ``"@continuous"``, a timetable
+        that only triggers.
     """
+    dag_id = dag_id or f"{pipeline}_intervals"
     with DAG(
-        dag_id=dag_id or f"{pipeline}_intervals",
-        schedule=schedule or CronDataIntervalTimetable("0 0 * * *", timezone="UTC"),
+        dag_id=dag_id,
+        schedule=_with_data_intervals(schedule, DAG(dag_id, start_date=start_date)),
         start_date=start_date,
         end_date=end_date,
         catchup=False,
@@ -117,3 +128,37 @@ def interval_run_dag(
             **{"pre_execute": refuse_unknown_conf, **operator},
         )
     return dag
+
+
+def _with_data_intervals(schedule: Any, dag: DAG) -> Any:
+    """The schedule as a timetable with data intervals.
+
+    :param dag: a DAG without a schedule, for its time zone and start.
+    """
+    if schedule is None:
+        return None
+    if isinstance(schedule, timedelta | relativedelta):
+        return DeltaDataIntervalTimetable(schedule)
+    if isinstance(schedule, str) and schedule not in ("@once", "@continuous"):
+        return CronDataIntervalTimetable(schedule, timezone=dag.timezone)
+    if not _has_data_intervals(schedule, dag.start_date or datetime(2000, 1, 1, tzinfo=UTC)):
+        raise ConfigurationError(
+            f"The schedule {schedule!r} of the DAG {dag.dag_id} has no data intervals, so its runs would write nothing.",
+            expected="a cron string, a preset such as '@daily', a timedelta, or a timetable with data intervals, such "
+            'as CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York")',
+            remedy="To write after an asset or without a schedule, put IntervalRunOperator into a DAG of your own and "
+            "give it an interval.",
+        )
+    return schedule
+
+
+def _has_data_intervals(schedule: Any, start: datetime) -> bool:
+    """Whether the first run of a timetable has an interval with width, and runs come from the clock alone."""
+    if not hasattr(schedule, "can_be_scheduled") or schedule.asset_condition:
+        return False
+    timetable = coerce_to_core_timetable(schedule)
+    restriction = TimeRestriction(earliest=coerce_datetime(start), latest=None, catchup=True)
+    info = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
+    if isinstance(timetable, ContinuousTimetable) or info is None or info.data_interval is None:
+        return False
+    return info.data_interval.start < info.data_interval.end

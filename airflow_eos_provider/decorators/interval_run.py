@@ -150,6 +150,10 @@ def interval_run_task(python_callable: Callable[..., Any] | None = None, **kwarg
         def orders(spark, interval):
             return spark.read.parquet("…").where(…).selectExpr("order_id as key", "to_json(struct(*)) as value")
 
+    The DAG needs data intervals: ``schedule=CronDataIntervalTimetable("@daily", timezone="UTC")``, or a
+    ``DeltaDataIntervalTimetable``. ``"@daily"`` alone has none in Airflow 3, and such a run is refused; or give the
+    task an ``interval``.
+
     :param python_callable: the function; it is called with ``spark``, ``sc`` and ``interval`` where it names them, and
         with its own arguments, and returns a DataFrame.
     :param kwargs: arguments of :class:`~airflow_eos_provider.operators.interval_run.IntervalRun`, of

@@ -45,10 +45,11 @@ _DAG_FILE = '''\
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-
-from airflow.sdk import CronDataIntervalTimetable
+from zoneinfo import ZoneInfo
 
 from airflow_eos_provider.dag_factories.intervals import interval_run_dag
+
+NEW_YORK = ZoneInfo("America/New_York")
 
 dag = interval_run_dag(
     dag_id={dag_id!r},
@@ -57,9 +58,9 @@ dag = interval_run_dag(
     topic={topic!r},
     function="airflow_eos_provider.demo.flights:flights",
     arguments={{"file": {file!r}}},
-    schedule=CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York"),
-    start_date=datetime(2013, 1, 1),
-    end_date=datetime(2014, 1, 1),
+    schedule="@daily",
+    start_date=datetime(2013, 1, 1, tzinfo=NEW_YORK),
+    end_date=datetime(2013, 12, 31, tzinfo=NEW_YORK),
     max_active_runs=3,
     retry_delay=timedelta(seconds=1),
     slices=4,
