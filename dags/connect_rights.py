@@ -6,7 +6,7 @@ alone may alter ACLs.
 
 from __future__ import annotations
 
-from airflow_eos_provider.dag_factories import grant_dag, revoke_dag
+from airflow_eos_provider.dag_factories import acl_grant_dag, acl_revoke_dag
 
-grant = grant_dag(conn_id="kafka_connect_default", dag_id="connect_grant")
-revoke = revoke_dag(conn_id="kafka_connect_default", dag_id="connect_revoke")
+grant = acl_grant_dag(conn_id="kafka_connect_default", dag_id="connect_acl_grant")
+revoke = acl_revoke_dag(conn_id="kafka_connect_default", dag_id="connect_acl_revoke")

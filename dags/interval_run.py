@@ -21,8 +21,8 @@ dag = interval_run_dag(
     dag_id="flights_daily",
     pipeline="flights.daily",
     topic="flights.daily",
-    function=f"{Path(__file__).with_name('flights_source.py')}:flights",
-    arguments={"folder": "{{ var.value.get('flights_folder', '/data/flights') }}"},
+    python_callable=f"{Path(__file__).with_name('flights_source.py')}:flights",
+    op_kwargs={"folder": "{{ var.value.get('flights_folder', '/data/flights') }}"},
     selects_by_bounds=True,  # so a day's hours, or a year's days, are complete with it
     schedule="@daily",
     start_date=datetime(2013, 1, 1, tzinfo=NEW_YORK),

@@ -14,17 +14,18 @@ from airflow_eos_provider.dag_factories.offsets import (
     offsets_reset_dag,
     offsets_restore_dag,
 )
-from airflow_eos_provider.dag_factories.rights import grant_dag, revoke_dag
+from airflow_eos_provider.dag_factories.rights import acl_grant_dag, acl_revoke_dag
 from airflow_eos_provider.dag_factories.topics import topics_dag
 from airflow_eos_provider.dag_factories.transactions import transaction_abort_dag
 from airflow_eos_provider.dag_factories.upgrade import upgrade_dag
 
 __all__ = [
+    "acl_grant_dag",
+    "acl_revoke_dag",
     "audit_dag",
     "close_dag",
     "downgrade_dag",
     "fence_dag",
-    "grant_dag",
     "interval_abandon_dag",
     "interval_run_dag",
     "offsets_alter_dag",
@@ -32,7 +33,6 @@ __all__ = [
     "offsets_prune_dag",
     "offsets_reset_dag",
     "offsets_restore_dag",
-    "revoke_dag",
     "topics_dag",
     "transaction_abort_dag",
     "uninstall_dag",

@@ -40,10 +40,10 @@ def audit_dag(
     *,
     conn_id: str = KafkaConnectHook.default_conn_name,
     dag_id: str = "connect_audit",
-    every: timedelta = EVERY,
+    schedule: Any = EVERY,
     mode: str | None = None,
     accept: Sequence[str] = (),
-    through: Sequence[BaseNotifier] = (),
+    notifiers: Sequence[BaseNotifier] = (),
     repeat: bool = False,
     transactions: bool = True,
     pool: str = "default_pool",
@@ -53,10 +53,10 @@ def audit_dag(
 
     :param conn_id: a connection of type ``kafka_connect``.
     :param dag_id: the DAG's id; one for each cluster.
-    :param every: time between two audits.
+    :param schedule: how often, as every DAG takes it.
     :param mode: the expected mode; default: the mode of the last rollout.
     :param accept: SHA-256 of workers' files that are correct although no rollout wrote them.
-    :param through: notifiers that send the message, with ``{{ drift_message }}`` in their text.
+    :param notifiers: notifiers that send the message, with ``{{ drift_message }}`` in their text.
     :param repeat: report the same drift in every audit, not only in the first.
     :param transactions: whether to check transactions, too; this queries every partition's leader.
     :param pool: pool of the tasks. Do not use the pool of the rolls: a roll occupies its slot until it ends.
@@ -65,7 +65,7 @@ def audit_dag(
     """
     with DAG(
         dag_id=dag_id,
-        schedule=every,
+        schedule=schedule,
         start_date=_BEGIN,
         catchup=False,
         max_active_runs=1,
@@ -78,7 +78,7 @@ def audit_dag(
             "pre_execute": refuse_unknown_conf,
             "pool": pool,
             "execution_timeout": LOOK_TIMEOUT,
-            "on_failure_callback": [ConnectDriftNotifier(through=through, repeat=repeat)],
+            "on_failure_callback": [ConnectDriftNotifier(notifiers=notifiers, repeat=repeat)],
         }
         ConnectDriftAuditOperator(task_id="look_for_drift", mode=mode, accept=accept, **common)
         if transactions:

@@ -71,7 +71,7 @@ class ChangeDag:
         dag_id: str = "",
         pool: str = "default_pool",
         response_timeout: timedelta | None = None,
-        four_eyes: bool = False,
+        require_other_approver: bool = False,
         approval: Mapping[str, Any] | None = None,
         tags: Collection[str] = (),
         **fixed: Any,
@@ -82,7 +82,8 @@ class ChangeDag:
         :param dag_id: the DAG's id; one for each cluster.
         :param pool: pool of all tasks. The lease in Kafka already prevents two changes of one group at a time.
         :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
-        :param four_eyes: the user who started a run may not approve its plan; see ``docs/connect/security.md``.
+        :param require_other_approver: the user who started a run may not approve its plan; see
+            ``docs/connect/security.md``.
         :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
         :param tags: the DAG's tags.
         :param fixed: fields of its request. Fields given here are not in the trigger form.
@@ -119,7 +120,10 @@ class ChangeDag:
                 change=own,
                 takes_over=change.takes_lease,
                 approval=approval_arguments(
-                    approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=f"Approve: {change.title}"
+                    approval,
+                    response_timeout=response_timeout,
+                    require_other_approver=require_other_approver,
+                    subject=f"Approve: {change.title}",
                 ),
             )
         return dag

@@ -37,7 +37,7 @@ def downgrade_dag(
     steps: Sequence[str] = ("disabled",),
     pool: str = "default_pool",
     response_timeout: timedelta | None = None,
-    four_eyes: bool = False,
+    require_other_approver: bool = False,
     approval: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -53,7 +53,8 @@ def downgrade_dag(
         time. Give all DAGs of a cluster a pool of one slot to queue them; otherwise the second one is refused. Let the
         pool include deferred tasks, or a deferred task frees its slot.
     :param response_timeout: how long each approval waits; without it, for ever. No answer is never a yes.
-    :param four_eyes: the user who started a run may not approve its plans; see ``docs/connect/security.md``.
+    :param require_other_approver: the user who started a run may not approve its plans; see
+        ``docs/connect/security.md``.
     :param approval: further arguments of the approvals, such as ``assigned_users`` or ``notifiers``.
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
     :param deferrable: whether the rolls wait for their gates in the triggerer, without a worker's slot; default:
@@ -82,7 +83,10 @@ def downgrade_dag(
             conn_id=conn_id,
             settings=settings,
             approval=approval_arguments(
-                approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT
+                approval,
+                response_timeout=response_timeout,
+                require_other_approver=require_other_approver,
+                subject=SUBJECT,
             ),
             deferrable=deferrable,
             downwards=True,

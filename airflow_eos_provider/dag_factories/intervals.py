@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ from airflow.sdk.timezone import coerce_datetime
 from airflow.serialization.encoders import coerce_to_core_timetable
 from airflow.timetables.base import TimeRestriction
 from airflow.timetables.simple import ContinuousTimetable
-from dateutil.relativedelta import relativedelta
+from dateutil.relativedelta import relativedelta  # type: ignore[import-untyped]
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.pipeline import DEFAULT_KAFKA_CONN_ID
@@ -35,7 +35,7 @@ Each run writes one data interval into Kafka exactly once, slice by slice; its a
 def interval_run_dag(
     *,
     pipeline: str,
-    function: str,
+    python_callable: Callable[..., Any] | str,
     schedule: Any = "@daily",
     start_date: datetime | None = None,
     end_date: datetime | None = None,
@@ -44,7 +44,7 @@ def interval_run_dag(
     kafka_conn_id: str = DEFAULT_KAFKA_CONN_ID,
     spark_conn_id: str = "spark_default",
     topic: str | None = None,
-    arguments: Mapping[str, Any] | None = None,
+    op_kwargs: Mapping[str, Any] | None = None,
     slices: int = 4,
     key: str | Sequence[str] = "key",
     max_active_runs: int = 4,
@@ -56,8 +56,8 @@ def interval_run_dag(
     """One pipeline, for a DAG file of a few lines.
 
     :param pipeline: its name; also the task's.
-    :param function: ``package.module:function`` or ``/path/of/file.py:function``, called as
-        ``function(spark, interval, **arguments)``; see ``IntervalRunOperator``.
+    :param python_callable: a function of a module, ``"package.module:function"`` or ``"/path/of/file.py:function"``,
+        called as ``function(spark, interval, **op_kwargs)``; see ``IntervalRunOperator``.
     :param schedule: a cron string, a preset such as ``"@daily"`` (by the clock of ``start_date``'s time zone), a
         ``timedelta``, or a timetable with data intervals. None: only manual runs, each with ``interval`` in its form.
         A string or ``timedelta`` has data intervals here whatever ``[scheduler] create_cron_data_intervals`` says.
@@ -68,7 +68,7 @@ def interval_run_dag(
     :param kafka_conn_id: a connection of type ``kafka`` or ``kafka_connect``.
     :param spark_conn_id: a Spark connection; it names the master.
     :param topic: where records go that name no topic themselves.
-    :param arguments: further arguments of the function (templated).
+    :param op_kwargs: further arguments of the function (templated).
     :param slices: how many slices the rows are put into.
     :param key: the columns whose hash decides a row's slice; the same in every attempt.
     :param max_active_runs: how many intervals may be written at once, in a backfill above all.
@@ -119,8 +119,8 @@ def interval_run_dag(
             topic=topic,
             interval="{{ params.interval or '' }}",
             revision="{{ params.revision }}",
-            function=function,
-            arguments=arguments,
+            python_callable=python_callable,
+            op_kwargs=op_kwargs,
             slices=slices,
             key=key,
             pool=pool,
@@ -143,7 +143,7 @@ def _with_data_intervals(schedule: Any, dag: DAG) -> Any:
         return CronDataIntervalTimetable(schedule, timezone=dag.timezone)
     if not _has_data_intervals(schedule, dag.start_date or datetime(2000, 1, 1, tzinfo=UTC)):
         raise ConfigurationError(
-            f"The schedule {schedule!r} of the DAG {dag.dag_id} has no data intervals, so its runs would write nothing.",
+            f"The schedule {schedule!r} of the DAG {dag.dag_id} has no data intervals, so no run would write anything.",
             expected="a cron string, a preset such as '@daily', a timedelta, or a timetable with data intervals, such "
             'as CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York")',
             remedy="To write after an asset or without a schedule, put IntervalRunOperator into a DAG of your own and "
@@ -161,4 +161,4 @@ def _has_data_intervals(schedule: Any, start: datetime) -> bool:
     info = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
     if isinstance(timetable, ContinuousTimetable) or info is None or info.data_interval is None:
         return False
-    return info.data_interval.start < info.data_interval.end
+    return bool(info.data_interval.start < info.data_interval.end)

@@ -49,14 +49,23 @@ def triggered_dag(
 
 
 def approval_arguments(
-    given: Mapping[str, Any] | None, *, response_timeout: timedelta | None, four_eyes: bool, **defaults: Any
+    given: Mapping[str, Any] | None,
+    *,
+    response_timeout: timedelta | None,
+    require_other_approver: bool,
+    **defaults: Any,
 ) -> dict[str, Any]:
     """The arguments of an approval.
 
     :param given: those that the author of the DAG file names; they win.
     :param defaults: what else it gets, such as ``subject``.
     """
-    return {**defaults, "response_timeout": response_timeout, "four_eyes": four_eyes, **(given or {})}
+    return {
+        **defaults,
+        "response_timeout": response_timeout,
+        "require_other_approver": require_other_approver,
+        **(given or {}),
+    }
 
 
 def run_params(reason: str, what: str) -> dict[str, Param]:

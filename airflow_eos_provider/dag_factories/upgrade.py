@@ -39,7 +39,7 @@ def upgrade_dag(
     dag_id: str = "connect_exactly_once_upgrade",
     pool: str = "default_pool",
     response_timeout: timedelta | None = None,
-    four_eyes: bool = False,
+    require_other_approver: bool = False,
     approval: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     accept: Sequence[str] = (),
@@ -57,7 +57,8 @@ def upgrade_dag(
         time. Give all DAGs of a cluster a pool of one slot to queue them; otherwise the second one is refused. Let the
         pool include deferred tasks, or a deferred task frees its slot.
     :param response_timeout: how long each approval waits; without it, for ever. No answer is never a yes.
-    :param four_eyes: the user who started a run may not approve its plans; see ``docs/connect/security.md``.
+    :param require_other_approver: the user who started a run may not approve its plans; see
+        ``docs/connect/security.md``.
     :param approval: further arguments of the two approvals, such as ``assigned_users`` or ``notifiers``.
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
     :param accept: findings of the preflight of the connectors that do not fail it, each as ``<connector>/<kind>``.
@@ -78,7 +79,9 @@ def upgrade_dag(
             STEPS,
             conn_id=conn_id,
             settings=settings,
-            approval=approval_arguments(approval, response_timeout=response_timeout, four_eyes=four_eyes),
+            approval=approval_arguments(
+                approval, response_timeout=response_timeout, require_other_approver=require_other_approver
+            ),
             deferrable=deferrable,
             accept=accept,
         )

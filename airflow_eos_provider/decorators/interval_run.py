@@ -111,7 +111,7 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
                 slices=self.slices,
                 key=self.key,
                 slices_by=self.slices_by,
-                tasks=self.tasks,
+                tasks=self.spark_parallelism,
                 pin_inputs=self.pin_inputs,
                 began_at=began_at,
                 selects_by_bounds=self.selects_by_bounds,

@@ -56,15 +56,15 @@ dag = interval_run_dag(
     pipeline={topic!r},
     group_id={group_id!r},
     topic={topic!r},
-    function="airflow_eos_provider.demo.flights:flights",
-    arguments={{"file": {file!r}}},
+    python_callable="airflow_eos_provider.demo.flights:flights",
+    op_kwargs={{"file": {file!r}}},
     schedule="@daily",
     start_date=datetime(2013, 1, 1, tzinfo=NEW_YORK),
     end_date=datetime(2013, 12, 31, tzinfo=NEW_YORK),
     max_active_runs=3,
     retry_delay=timedelta(seconds=1),
     slices=4,
-    tasks=2,
+    spark_parallelism=2,
     retries=6,
 )
 '''

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 class ConnectDriftNotifier(MessageNotifier):
     """Formats a failed audit as a message and passes it to notifiers of other providers.
 
-    The message goes to the task's log, and to each of ``through`` as the template variable ``drift_message``, such as
+    The message goes to the task's log, and to each of ``notifiers`` as the template variable ``drift_message``, as in
     ``SlackNotifier(text="{{ drift_message }}")``. An audit runs every half minute, so drift that the audit before has
     reported is not reported again unless ``repeat`` says so.
 
-    :param through: notifiers that send the message.
+    :param notifiers: notifiers that send the message.
     :param repeat: report the same drift in every audit until it is fixed.
     """
 
     variable = "drift_message"
 
-    def __init__(self, *, through: Sequence[BaseNotifier] = (), repeat: bool = False) -> None:
-        super().__init__(through=through)
+    def __init__(self, *, notifiers: Sequence[BaseNotifier] = (), repeat: bool = False) -> None:
+        super().__init__(notifiers=notifiers)
         self.repeat = repeat
 
     def message(self, context: Context) -> str | None:

@@ -15,10 +15,10 @@ class IntervalLateNotifier(MessageNotifier):
     """Formats a late or failed interval as a message and passes it to notifiers of other providers.
 
     Give it as ``on_failure_callback`` of an ``IntervalCompleteSensor``, whose ``timeout`` says when an interval is
-    late, or of the task that writes it. The message goes to the task's log, and to each of ``through`` as the template
-    variable ``eos_message``.
+    late, or of the task that writes it. The message goes to the task's log, and to each of ``notifiers`` as the
+    template variable ``eos_message``.
 
-    :param through: notifiers that send the message.
+    :param notifiers: notifiers that send the message.
     """
 
     def message(self, context: Context) -> str | None:

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 class MessageNotifier(BaseNotifier):
     """Makes a message, and passes it on.
 
-    :param through: notifiers that carry the message on.
+    :param notifiers: notifiers that carry the message on.
     """
 
     template_fields: Sequence[str] = ()
 
-    #: The name by which templates of ``through`` find the message.
+    #: The name by which templates of ``notifiers`` find the message.
     variable = "eos_message"
 
-    def __init__(self, *, through: Sequence[BaseNotifier] = ()) -> None:
+    def __init__(self, *, notifiers: Sequence[BaseNotifier] = ()) -> None:
         super().__init__()
-        self.through = tuple(through)
+        self.notifiers = tuple(notifiers)
 
     def message(self, context: Context) -> str | None:
         """The message; None if there is nothing to report."""
@@ -37,7 +37,7 @@ class MessageNotifier(BaseNotifier):
             return
         self.log.error("%s", message)
         failed = []
-        for notifier in self.through:
+        for notifier in self.notifiers:
             # One channel that is down must not keep the message from the next one.
             try:
                 copy(notifier)({**context, self.variable: message})  # rendering overwrites its templates

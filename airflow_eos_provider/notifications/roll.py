@@ -17,10 +17,10 @@ class ConnectRollNotifier(MessageNotifier):
 
     Give it as ``on_failure_callback`` (a roll that is not tried again) and, to hear of a pause at its first try, as
     ``on_retry_callback`` of :class:`~airflow_eos_provider.operators.rolling_upgrade.ConnectRollingUpgradeOperator`, or
-    of a whole DAG by its ``default_args``. The message goes to the task's log, and to each of ``through`` as the
+    of a whole DAG by its ``default_args``. The message goes to the task's log, and to each of ``notifiers`` as the
     template variable ``eos_message``.
 
-    :param through: notifiers that send the message.
+    :param notifiers: notifiers that send the message.
     """
 
     def message(self, context: Context) -> str | None:

@@ -73,8 +73,8 @@ class PlanApprovalOperator(ApprovalOperator):
     :param reason: reason for the change, shown below the plan, quoted as the text of the user who started the run.
     :param take_over: whether the run asks that a controller is fenced though its lease still runs; shown below the
         plan. A template gives the words ``True`` or ``False``.
-    :param four_eyes: the user who started the run may not approve it. Anyone may approve a scheduled run. Any other run
-        whose user is unknown is refused before an approver is asked.
+    :param require_other_approver: the user who started the run may not approve it. Anyone may approve a scheduled run.
+        Any other run whose user is unknown is refused before an approver is asked.
     :param response_timeout: how long to wait for an answer; without it, for ever.
     :param kwargs: of ``ApprovalOperator``, such as ``assigned_users`` and ``notifiers``.
     :returns: ``{"plan_hash", "approved_by", "approved_at"}``, which the roll requires; nothing after a rejection.
@@ -90,7 +90,7 @@ class PlanApprovalOperator(ApprovalOperator):
         plan: Any,
         reason: str = "",
         take_over: bool | str = False,
-        four_eyes: bool = False,
+        require_other_approver: bool = False,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("retries", RETRIES)
@@ -100,7 +100,7 @@ class PlanApprovalOperator(ApprovalOperator):
         self.plan = plan
         self.reason = reason
         self.take_over = take_over
-        self.four_eyes = four_eyes
+        self.require_other_approver = require_other_approver
 
     def execute(self, context: Context) -> Any:
         plan = self._read_plan()
@@ -134,8 +134,8 @@ class PlanApprovalOperator(ApprovalOperator):
                 context, f"Plan {plan.short_hash} was rejected by {one_line(user)}: nothing is changed.", answer
             )
             return None
-        if self.four_eyes:
-            refusal = not_four_eyes(self._requester(context), user)
+        if self.require_other_approver:
+            refusal = not_another_person(self._requester(context), user)
             if refusal:
                 raise AirflowFailException(f"{refusal} Nothing is changed. Clear this task to ask again.")
         self.log.info("Plan %s was approved by %s.", plan.short_hash, one_line(user))
@@ -155,9 +155,9 @@ class PlanApprovalOperator(ApprovalOperator):
     def _requester(self, context: Context) -> str | None:
         """Who has started the run; None if it was a schedule or if it is not known."""
         requester = context["dag_run"].triggering_user_name or None
-        if self.four_eyes and requester is None and _run_type(context) != "scheduled":
+        if self.require_other_approver and requester is None and _run_type(context) != "scheduled":
             raise AirflowFailException(
-                "four_eyes wants to know who has started this run, and Airflow does not (a run of type "
+                "require_other_approver needs to know who has started this run, and Airflow does not (a run of type "
                 f"{_run_type(context)}). Nothing is changed. Start it on Airflow's pages or by its REST API, logged in."
             )
         return requester
@@ -270,16 +270,18 @@ def approval_body(plan: Approvable, reason: str, requester: str | None = None, *
     return "\n".join(lines)
 
 
-def not_four_eyes(requester: str | None, approver: str) -> str | None:
+def not_another_person(requester: str | None, approver: str) -> str | None:
     """Why this approval does not count where two persons are wanted; None if it does.
 
     :param requester: who has started the run; None for a schedule.
     :param approver: who has answered.
     """
     if approver == NOBODY:
-        return "Airflow does not know who has approved the plan, and four_eyes wants two persons."
+        return "Airflow does not know who has approved the plan, and another person has to (require_other_approver)."
     if requester is not None and requester.strip().casefold() == approver.strip().casefold():
-        return f"{one_line(approver)} has started this run and may not approve it as well: four_eyes wants two persons."
+        return (
+            f"{one_line(approver)} has started this run, so another person has to approve it (require_other_approver)."
+        )
     return None
 
 

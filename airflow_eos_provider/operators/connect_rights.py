@@ -27,13 +27,13 @@ class _RightsOperator(ChangeOperator):
         return rights(kafka_settings(self.admin_conn_id))  # type: ignore[no-any-return]
 
 
-class ConnectGrantPlanOperator(ChangePlanOperator):
+class ConnectAclGrantPlanOperator(ChangePlanOperator):
     """Plan which ACLs are created. Nothing is changed."""
 
     change = GRANT
 
 
-class ConnectGrantOperator(_RightsOperator):
+class ConnectAclGrantOperator(_RightsOperator):
     """Create only the approved ACLs.
 
     :param admin_conn_id: a connection of type ``kafka`` or ``kafka_connect`` of the same brokers, with *Alter* on the
@@ -43,16 +43,16 @@ class ConnectGrantOperator(_RightsOperator):
     change = GRANT
 
 
-class ConnectRevokePlanOperator(ChangePlanOperator):
+class ConnectAclRevokePlanOperator(ChangePlanOperator):
     """Plan which ACLs are deleted. Nothing is changed."""
 
     change = REVOKE
 
 
-class ConnectRevokeOperator(_RightsOperator):
+class ConnectAclRevokeOperator(_RightsOperator):
     """Delete only the approved ACLs.
 
-    :param admin_conn_id: as :class:`ConnectGrantOperator` takes it.
+    :param admin_conn_id: as :class:`ConnectAclGrantOperator` takes it.
     """
 
     change = REVOKE

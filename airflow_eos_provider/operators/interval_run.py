@@ -14,6 +14,7 @@ import json
 import os
 import re
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -99,7 +100,7 @@ class IntervalRun(BaseOperator):
     :param key: the columns that a row's slice is taken from; they must be the same whenever a row is read.
     :param slices_by: ``key``, the slice is taken from its hash; or ``files``: groups of whole files are slices, and
         ``key`` says nothing.
-    :param tasks: how many Spark tasks write at once, at most; without it Spark's parallelism decides.
+    :param spark_parallelism: how many Spark tasks write at once, at most; without it Spark's parallelism decides.
     :param pin_inputs: hold the files that the DataFrame reads to what they were when the interval was begun; a retry
         that finds others fails, and names them.
     :param selects_by_bounds: the function returns all rows from the interval's start to its end, however wide the
@@ -124,7 +125,7 @@ class IntervalRun(BaseOperator):
         slices: int = 4,
         key: str | Sequence[str] = "key",
         slices_by: str = "key",
-        tasks: int | None = None,
+        spark_parallelism: int | None = None,
         pin_inputs: bool = True,
         selects_by_bounds: bool = False,
         allow_before_end: bool = False,
@@ -144,7 +145,7 @@ class IntervalRun(BaseOperator):
         self.slices = slices
         self.key = key
         self.slices_by = slices_by
-        self.tasks = tasks
+        self.spark_parallelism = spark_parallelism
         self.pin_inputs = pin_inputs
         self.selects_by_bounds = selects_by_bounds
         self.allow_before_end = allow_before_end
@@ -327,10 +328,12 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
     After a killed driver, a lost executor or a lost Airflow worker, the next try writes the remaining slices. If
     another driver fences the run, the task fails without a retry: two that retry would fence each other for ever.
 
-    :param function: ``package.module:function`` or ``/path/of/file.py:function``; it is called as
-        ``function(spark, interval, **arguments)`` and returns a DataFrame with the columns ``key``, ``value`` and,
+    :param python_callable: a function at the top level of a module, ``"package.module:function"`` or
+        ``"/path/of/file.py:function"``. The Spark job imports it, so a package has to be installed where the driver
+        runs; a function of a module without a package, such as the DAG file, is read from that file. It is called as
+        ``function(spark, interval, **op_kwargs)`` and returns a DataFrame with the columns ``key``, ``value`` and,
         if wanted, ``headers``, ``topic``, ``partition``, ``timestamp``.
-    :param arguments: further arguments of the function; JSON values (templated).
+    :param op_kwargs: further arguments of the function; JSON values (templated).
     :param client_file: a Kafka client's properties file, as Java's clients and ``--command-config`` take it, on the
         driver's machine (templated). The job's login is what it says, and the connection's is not sent. A driver on
         Kubernetes gets a login in no other way.
@@ -339,23 +342,23 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
     template_fields: Sequence[str] = (
         *SparkSubmitOperator.template_fields,
         *IntervalRun.template_fields,
-        "arguments",
+        "op_kwargs",
         "client_file",
     )
 
     def __init__(
         self,
         *,
-        function: str,
-        arguments: Mapping[str, Any] | None = None,
+        python_callable: Callable[..., Any] | str,
+        op_kwargs: Mapping[str, Any] | None = None,
         client_file: str | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("application", _JOB)
         super().__init__(**kwargs)
         self.name = kwargs.get("name") or f"eos-{self.pipeline}"
-        self.function = function
-        self.arguments = arguments
+        self.python_callable = _callable_name(python_callable)
+        self.op_kwargs = op_kwargs
         self.client_file = client_file
         self._heard = JobWords()
         self._writes_remotely = False
@@ -369,11 +372,11 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         specification = JobSpec(
             pipeline=pipeline,
             interval=run.interval,
-            function=self.function,
-            arguments=dict(self.arguments or {}),
+            function=self.python_callable,
+            arguments=dict(self.op_kwargs or {}),
             revision=run.revision,
             slices=self.slices,
-            tasks=self.tasks,
+            tasks=self.spark_parallelism,
             pin_inputs=self.pin_inputs,
             selects_by_bounds=self.selects_by_bounds,
             allow_before_end=self.allow_before_end,
@@ -524,6 +527,29 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             f"The Spark job of {run.name} ended with code {code}: {reason}",
             remedy="See its log above. The next try continues with the remaining slices.",
         )
+
+
+def _callable_name(function: Callable[..., Any] | str) -> str:
+    """The name by which a Spark job imports a function.
+
+    :raises ConfigurationError: it is no function at the top level of a module.
+    """
+    if isinstance(function, str):
+        return function
+    module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
+    holder = sys.modules.get(module)
+    if getattr(holder, name, None) is not function:
+        raise ConfigurationError(
+            f"python_callable is {name or f'a {type(function).__name__}'}, which a Spark job cannot import by name.",
+            expected='a function at the top level of a module (no lambda, nested function or method), or "module:name"',
+            remedy="Move it to the top level of a module.",
+        )
+    file = Path(getattr(holder, "__file__", None) or "__init__.py")
+    places = sysconfig.get_paths()
+    is_installed = any(file.is_relative_to(places[each]) for each in ("stdlib", "purelib", "platlib"))
+    if "." in module or file.name == "__init__.py" or is_installed:
+        return f"{module}:{name}"
+    return f"{file.resolve()}:{name}"  # a DAG file, or a module beside it: no driver has that on its path
 
 
 def end_spark_jobs() -> None:

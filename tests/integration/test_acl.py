@@ -34,10 +34,10 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.operators.approvable import approvable
 from airflow_eos_provider.operators.approval import approval_body
 from airflow_eos_provider.operators.connect_rights import (
-    ConnectGrantOperator,
-    ConnectGrantPlanOperator,
-    ConnectRevokeOperator,
-    ConnectRevokePlanOperator,
+    ConnectAclGrantOperator,
+    ConnectAclGrantPlanOperator,
+    ConnectAclRevokeOperator,
+    ConnectAclRevokePlanOperator,
 )
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.rights_look import RightsLook
@@ -53,7 +53,7 @@ PASSWORDS = {user: f"canary-{user}-7d1" for user in (PRODUCER, CONSUMER, ADMIN, 
 ORDERS, NEIGHBOUR = "orders", "orders-eu"
 CONFIGS, OFFSETS, STATUS, OWN, NOT_THERE = "configs", "offsets", "status", "orders-offsets", "orders-eu-offsets"
 #: The context that an operator's task gets.
-CONTEXT: Any = {"dag_run": SimpleNamespace(dag_id="connect_grant", run_id="manual", triggering_user_name="ada")}
+CONTEXT: Any = {"dag_run": SimpleNamespace(dag_id="connect_acl_grant", run_id="manual", triggering_user_name="ada")}
 
 
 @pytest.fixture(scope="module")
@@ -467,7 +467,7 @@ def test_the_rights_of_a_connector_that_is_gone_are_revoked(lab: Lab, session: C
 def test_a_login_of_its_own_writes_what_an_approver_has_seen_and_nothing_else(
     lab: Lab, session: ConnectSession, named: NamedListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The operators of ``grant_dag`` and ``revoke_dag``: the cluster's own login may look, and not write."""
+    """The operators of ``acl_grant_dag`` and ``acl_revoke_dag``: the cluster's own login may look, and not write."""
     extra = {
         "cluster_file": str(lab.cluster_file),
         "bootstrap_servers": named.bootstrap_servers,
@@ -486,16 +486,16 @@ def test_a_login_of_its_own_writes_what_an_approver_has_seen_and_nothing_else(
     }
     with given(session.kafka, may_look):
         before = _acls(session.kafka)
-        plan = ConnectGrantPlanOperator(task_id="plan", connectors=ORDERS).execute(CONTEXT)
+        plan = ConnectAclGrantPlanOperator(task_id="plan", connectors=ORDERS).execute(CONTEXT)
         body = approval_body(approvable(plan), "a test")
         assert f"User:{PRODUCER} Describe, Write on TransactionalId {lab.group_id}-{ORDERS}-0…1" in body
 
         approved = {"plan": plan, "approval": {"plan_hash": plan["hash"], "approved_by": "grace"}}
         with pytest.raises(AirflowFailException, match=f"User:{NOBODY}"):
-            ConnectGrantOperator(task_id="apply", **approved).execute(CONTEXT)
+            ConnectAclGrantOperator(task_id="apply", **approved).execute(CONTEXT)
         assert _acls(session.kafka) == before
 
-        as_admin = ConnectGrantOperator(task_id="apply", admin_conn_id="acl_admin", **approved)
+        as_admin = ConnectAclGrantOperator(task_id="apply", admin_conn_id="acl_admin", **approved)
         in_between = Acl(f"User:{PRODUCER}", Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{lab.group_id}-{ORDERS}-0")
         with given(session.kafka, {in_between}), pytest.raises(AirflowFailException, match="does not fit any more"):
             as_admin.execute(CONTEXT)
@@ -503,9 +503,9 @@ def test_a_login_of_its_own_writes_what_an_approver_has_seen_and_nothing_else(
 
         written = as_admin.execute(CONTEXT)["acls"]
         until(lambda: len(_acls(session.kafka)) == len(before) + len(written), "the ACLs", seconds=SECONDS)
-        plan = ConnectRevokePlanOperator(task_id="plan", connectors=ORDERS, even_if_needed="True").execute(CONTEXT)
+        plan = ConnectAclRevokePlanOperator(task_id="plan", connectors=ORDERS, even_if_needed="True").execute(CONTEXT)
         approved = {"plan": plan, "approval": {"plan_hash": plan["hash"], "approved_by": "grace"}}
-        ConnectRevokeOperator(task_id="apply", admin_conn_id="acl_admin", **approved).execute(CONTEXT)
+        ConnectAclRevokeOperator(task_id="apply", admin_conn_id="acl_admin", **approved).execute(CONTEXT)
         until(lambda: _acls(session.kafka) == before, "the ACLs", seconds=SECONDS)
 
 

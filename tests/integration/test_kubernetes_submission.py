@@ -54,8 +54,8 @@ def test_what_is_uploaded_has_no_login_and_writes_the_interval_with_the_one_that
         task_id="write",
         pipeline="flights",
         topic="flights",
-        function=f"{JOBS}:held_files",
-        arguments=held.arguments,
+        python_callable=f"{JOBS}:held_files",
+        op_kwargs=held.arguments,
         interval=DAY.name,
         client_file=str(client_file),
         conf={

@@ -50,7 +50,7 @@ with DAG(
         task_id="halves",
         pipeline="flights.daily",
         topic="flights.daily",
-        function=f"{Path(__file__).with_name('flights_source.py')}:flights",
+        python_callable=f"{Path(__file__).with_name('flights_source.py')}:flights",
         selects_by_bounds=True,
     ).expand(
         interval=[

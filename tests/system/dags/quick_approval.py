@@ -9,7 +9,7 @@ from airflow_eos_provider.dag_factories.steps import REASON, run_params
 from airflow_eos_provider.operators.approval import PlanApprovalOperator
 from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
-for dag_id, four_eyes in (("quick_approval", False), ("approval_by_two", True)):
+for dag_id, require_other_approver in (("quick_approval", False), ("approval_by_two", True)):
     with DAG(dag_id, schedule=None, catchup=False, params=run_params("test", "nothing happens")) as dag:
 
         @task(pre_execute=refuse_unknown_conf)
@@ -19,6 +19,8 @@ for dag_id, four_eyes in (("quick_approval", False), ("approval_by_two", True)):
 
             return Plan(group_id="connect", kafka_cluster_id="none", target=Mode.PREPARING, workers=()).to_dict()
 
-        approval = PlanApprovalOperator(task_id="approve", plan=plan(), reason=REASON, four_eyes=four_eyes)
+        approval = PlanApprovalOperator(
+            task_id="approve", plan=plan(), reason=REASON, require_other_approver=require_other_approver
+        )
         approval >> EmptyOperator(task_id="after")
     globals()[dag_id] = dag

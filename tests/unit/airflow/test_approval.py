@@ -335,7 +335,7 @@ class TestFourEyes:
     """Whoever asks may not answer. Airflow says who has started a run and who has answered by the same names."""
 
     def approve(self, plan: Plan, context: dict[str, Any], user: str | None = "grace", **kwargs: Any) -> Any:
-        operator = operator_for(plan, four_eyes=True, **kwargs)
+        operator = operator_for(plan, require_other_approver=True, **kwargs)
         ask(operator, context)
         given = {**answer(), "responded_by_user": None if user is None else {"id": "2", "name": user}}
         return operator.execute_complete(context, given)
@@ -346,11 +346,11 @@ class TestFourEyes:
 
     @pytest.mark.parametrize("user", ["ada", "Ada "])
     def test_the_requester_may_not(self, requests: Requests, context: dict[str, Any], plan: Plan, user: str) -> None:
-        with pytest.raises(AirflowFailException, match="has started this run and may not approve it as well"):
+        with pytest.raises(AirflowFailException, match="has started this run, so another person has to approve"):
             self.approve(plan, context, user)
 
     def test_the_requester_may_reject(self, requests: Requests, context: dict[str, Any], plan: Plan) -> None:
-        operator = operator_for(plan, four_eyes=True, fail_on_reject=True)
+        operator = operator_for(plan, require_other_approver=True, fail_on_reject=True)
         ask(operator, context)
         with pytest.raises(AirflowFailException, match="rejected by ada"):
             operator.execute_complete(context, answer("Reject"))
@@ -367,8 +367,8 @@ class TestFourEyes:
     ) -> None:
         context["dag_run"].triggering_user_name = None
         context["dag_run"].run_type = run_type
-        with pytest.raises(AirflowFailException, match="four_eyes wants to know who has started this run"):
-            operator_for(plan, four_eyes=True).execute(context)
+        with pytest.raises(AirflowFailException, match="require_other_approver needs to know who has started this run"):
+            operator_for(plan, require_other_approver=True).execute(context)
         assert not requests.sent
 
     def test_a_scheduled_run_has_no_requester_and_any_person_may_approve(

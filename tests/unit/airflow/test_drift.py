@@ -189,7 +189,7 @@ def test_the_message_says_what_has_drifted_what_to_do_and_where_to_read_more(
     drift_context: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     channel = Channel()
-    ConnectDriftNotifier(through=[channel])(failed_audit(drift_context))
+    ConnectDriftNotifier(notifiers=[channel])(failed_audit(drift_context))
     (reported,) = channel.sent
     for words in ("has drifted", "w1 runs disabled", "What to do: restart w1", "connect_audit", "http://log", "eos"):
         assert words in reported
@@ -199,9 +199,9 @@ def test_the_message_says_what_has_drifted_what_to_do_and_where_to_read_more(
 def test_what_was_reported_is_not_reported_again_unless_asked_for(drift_context: dict[str, Any]) -> None:
     channel = Channel()
     old = failed_audit(drift_context, is_news=False)
-    ConnectDriftNotifier(through=[channel])(old)
+    ConnectDriftNotifier(notifiers=[channel])(old)
     assert channel.sent == []
-    notifier = ConnectDriftNotifier(through=[channel], repeat=True)
+    notifier = ConnectDriftNotifier(notifiers=[channel], repeat=True)
     notifier(old)
     notifier({**old, "exception": ConnectDriftError("something else")})
     assert len(channel.sent) == 2
@@ -211,13 +211,13 @@ def test_what_was_reported_is_not_reported_again_unless_asked_for(drift_context:
 def test_a_channel_that_is_down_does_not_keep_the_message_from_the_next_one(drift_context: dict[str, Any]) -> None:
     down, up = Channel(error=OSError("no network")), Channel()
     with pytest.raises(RuntimeError, match="Channel: no network"):
-        ConnectDriftNotifier(through=[down, up])(failed_audit(drift_context))
+        ConnectDriftNotifier(notifiers=[down, up])(failed_audit(drift_context))
     assert len(up.sent) == 1
 
 
 def test_an_audit_that_failed_by_another_cause_is_reported(drift_context: dict[str, Any]) -> None:
     channel = Channel()
-    ConnectDriftNotifier(through=[channel])(drift_context)
+    ConnectDriftNotifier(notifiers=[channel])(drift_context)
     assert "has failed" in channel.sent[0]
 
 
@@ -235,13 +235,13 @@ def test_the_audit_dag_looks_often_enough_to_notice_within_a_minute_and_catches_
 
 def test_the_audit_dag_hands_cluster_expectation_and_channels_on() -> None:
     channel = Channel()
-    dag = audit_dag(conn_id="c7", dag_id="audit_7", mode="enabled", accept=["ab"], through=[channel], repeat=True)
+    dag = audit_dag(conn_id="c7", dag_id="audit_7", mode="enabled", accept=["ab"], notifiers=[channel], repeat=True)
     drift, transactions = dag.tasks
     assert (drift.conn_id, drift.mode, drift.accept) == ("c7", "enabled", ["ab"])
     assert transactions.conn_id == "c7"
     for task in dag.tasks:
         notifier = task.on_failure_callback[0]
-        assert (notifier.through, notifier.repeat) == ((channel,), True)
+        assert (notifier.notifiers, notifier.repeat) == ((channel,), True)
 
 
 def test_an_audit_dag_may_leave_the_transactions_alone() -> None:

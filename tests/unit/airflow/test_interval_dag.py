@@ -24,7 +24,7 @@ DAGS = Path(__file__).parents[3] / "dags"
 def dag() -> DAG:
     return interval_run_dag(
         pipeline="orders",
-        function="package:orders",
+        python_callable="package:orders",
         topic="orders",
         max_active_runs=2,
         start_date=datetime(2013, 1, 1),
@@ -57,7 +57,9 @@ def test_the_default_timetable_has_intervals_with_width(dag: DAG) -> None:
 
 
 def scheduled(schedule: Any, start_date: datetime | None = None) -> DAG:
-    return interval_run_dag(pipeline="orders", function="package:orders", schedule=schedule, start_date=start_date)
+    return interval_run_dag(
+        pipeline="orders", python_callable="package:orders", schedule=schedule, start_date=start_date
+    )
 
 
 def first_interval(dag: DAG) -> tuple[str, str]:
@@ -127,6 +129,6 @@ def test_the_form_asks_for_interval_and_revision_only(dag: DAG) -> None:
 
 def test_one_task_writes_with_what_the_factory_was_given(dag: DAG) -> None:
     (task,) = dag.tasks
-    assert (task.pipeline, task.topic, task.function) == ("orders", "orders", "package:orders")
+    assert (task.pipeline, task.topic, task.python_callable) == ("orders", "orders", "package:orders")
     assert (task.selects_by_bounds, task.allow_before_end) == (True, True)
     assert "params.interval" in task.interval

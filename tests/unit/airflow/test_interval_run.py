@@ -8,16 +8,19 @@ import stat
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, CronTriggerTimetable, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.sdk.execution_time.context import OutletEventAccessors
@@ -27,7 +30,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, FencedErro
 from airflow_eos_provider.hooks.pipeline import interval_of
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Completed, RunSummary, Spread, TaskSummary
-from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX, RESULT_PREFIX, JobSpec
+from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX, RESULT_PREFIX, JobSpec, load_function
 from airflow_eos_provider.operators import interval_run
 from airflow_eos_provider.operators.interval_run import IntervalRunOperator, secret_file
 from airflow_eos_provider.processes import identify
@@ -82,7 +85,10 @@ def operator(*, application: str | None = None, **kwargs: Any) -> IntervalRunOpe
     """A task; the job is the package's own unless another is given."""
     own = {"application": application} if application else {}
     return IntervalRunOperator(
-        task_id="write", pipeline="flights.daily", topic="flights.daily", function="package:flights", **own, **kwargs
+        task_id="write",
+        pipeline="flights.daily",
+        topic="flights.daily",
+        **{"python_callable": "package:flights", **own, **kwargs},
     )
 
 
@@ -191,7 +197,7 @@ def test_the_job_gets_its_work_in_a_file_that_only_this_user_may_read(
     ledger(None, done())
     kept, reported = tmp_path / "spec.json", tmp_path / "reported"
     script = f'for a; do last=$a; done; stat -c %a "$last" > {reported}; cp "$last" {kept}; echo "$@" >> {reported}'
-    task = operator(slices=3, key=["line"], arguments={"folder": "/data"}, revision="2")
+    task = operator(slices=3, key=["line"], op_kwargs={"folder": "/data"}, revision="2")
     submit(task, run_context, monkeypatch, script)
     specification = json.loads(kept.read_text())
     mode, arguments = reported.read_text().splitlines()
@@ -203,6 +209,50 @@ def test_the_job_gets_its_work_in_a_file_that_only_this_user_may_read(
     assert (specification["slices"], specification["key"]) == (3, ["line"])
     assert (specification["function"], specification["arguments"]) == ("package:flights", {"folder": "/data"})
     assert not Path(arguments.split()[-1]).exists()
+
+
+def rows_of_this_file(spark: Any, interval: Any) -> Any:
+    """For the tests of names."""
+
+
+class TestCallable:
+    """A function itself is sent to the job by its name."""
+
+    def test_one_of_a_package_by_its_module(self) -> None:
+        from airflow_eos_provider.demo.flights import flights
+
+        assert operator(python_callable=flights).python_callable == "airflow_eos_provider.demo.flights:flights"
+        assert operator(python_callable=rows_of_this_file).python_callable == f"{__name__}:rows_of_this_file"
+
+    def test_one_of_an_installed_module_without_a_package_by_its_module(self) -> None:
+        assert operator(python_callable=json.dumps).python_callable == "json:dumps"
+        assert operator(python_callable=textwrap.dedent).python_callable == "textwrap:dedent"
+
+    def test_one_of_a_dag_file_by_the_file(self, tmp_path: Path) -> None:
+        file = tmp_path / "orders_daily.py"
+        file.write_text(
+            "from airflow_eos_provider.dag_factories import interval_run_dag\n"
+            "def orders(spark, interval):\n    return None\n"
+            "dag = interval_run_dag(pipeline='orders', python_callable=orders)\n"
+        )
+        bag = DagBag(file)
+        assert bag.import_errors == {}
+        (task,) = bag.dags["orders_intervals"].tasks
+        assert task.python_callable == f"{file}:orders"
+        assert load_function(task.python_callable).__name__ == "orders"
+
+    @pytest.mark.parametrize(
+        "function", [lambda spark, interval: None, partial(rows_of_this_file), "".join, Path.glob], ids=str
+    )
+    def test_what_no_job_can_import_is_refused(self, function: Any) -> None:
+        with pytest.raises(ConfigurationError, match=r"cannot import(.|\n)*no lambda, nested function or method"):
+            operator(python_callable=function)
+
+    def test_a_nested_function_is_refused(self) -> None:
+        def nested(spark: Any, interval: Any) -> None: ...
+
+        with pytest.raises(ConfigurationError, match="nested, which a Spark job cannot import"):
+            operator(python_callable=nested)
 
 
 def test_no_secret_is_in_what_airflow_shows(ledger: Callable[..., Ledger], run_context: dict[str, Any]) -> None:
@@ -414,7 +464,7 @@ ASSETS = ["x-eos://eos-intervals/flights.daily"]
 
 
 def mapped_task(way: str, mapped: Any, **kwargs: Any) -> Any:
-    given = {"task_id": "write", "pipeline": "flights.daily", "function": "package:flights", **kwargs}
+    given = {"task_id": "write", "pipeline": "flights.daily", "python_callable": "package:flights", **kwargs}
     with DAG("flights", schedule=None):
         partial = IntervalRunOperator.partial(**given)
         return partial.expand(**mapped) if way == "expand" else partial.expand_kwargs(mapped)
@@ -424,7 +474,7 @@ def mapped_task(way: str, mapped: Any, **kwargs: Any) -> Any:
     ("way", "mapped"),
     [
         ("expand", {"interval": [DAY, DAY_2]}),
-        ("expand_kwargs", [{"interval": day, "arguments": {"zone": "eu"}} for day in (DAY, DAY_2)]),
+        ("expand_kwargs", [{"interval": day, "op_kwargs": {"zone": "eu"}} for day in (DAY, DAY_2)]),
     ],
 )
 def test_mapped_tasks_have_the_asset_and_an_interval_each(
@@ -442,9 +492,9 @@ def test_mapped_tasks_have_the_asset_and_an_interval_each(
 @pytest.mark.parametrize(
     ("way", "mapped"),
     [
-        ("expand", {"arguments": [{"zone": "eu"}, {"zone": "us"}]}),
-        ("expand", {"interval": [DAY], "arguments": [{"zone": "eu"}, {"zone": "us"}]}),
-        ("expand_kwargs", [{"interval": DAY, "arguments": {"zone": zone}} for zone in ("eu", "us")]),
+        ("expand", {"op_kwargs": [{"zone": "eu"}, {"zone": "us"}]}),
+        ("expand", {"interval": [DAY], "op_kwargs": [{"zone": "eu"}, {"zone": "us"}]}),
+        ("expand_kwargs", [{"interval": DAY, "op_kwargs": {"zone": zone}} for zone in ("eu", "us")]),
     ],
 )
 def test_mapped_tasks_of_one_interval_are_refused_when_the_dag_is_read(way: str, mapped: Any) -> None:
@@ -454,7 +504,7 @@ def test_mapped_tasks_of_one_interval_are_refused_when_the_dag_is_read(way: str,
 
 def test_a_pipeline_cannot_be_mapped_because_its_asset_would_not_be_known() -> None:
     with pytest.raises(ConfigurationError, match="without a pipeline"):
-        IntervalRunOperator.partial(task_id="write", function="package:flights")
+        IntervalRunOperator.partial(task_id="write", python_callable="package:flights")
 
 
 def test_a_mapped_task_with_the_interval_of_the_dag_run_is_refused(
@@ -492,11 +542,11 @@ def test_mapped_tasks_whose_intervals_come_from_another_task_are_compared_when_t
         @task
         def runs() -> list[dict[str, Any]]: ...
 
-        given = {"task_id": "write", "pipeline": "flights.daily", "function": "package:flights"}
+        given = {"task_id": "write", "pipeline": "flights.daily", "python_callable": "package:flights"}
         mapped = IntervalRunOperator.partial(**given).expand_kwargs(runs())
     own = mapped.unmap({"interval": DAY})
     for second, accepted in ((DAY_2, True), (DAY, False)):
-        found = [{"interval": DAY, "arguments": {"zone": "eu"}}, {"interval": second, "arguments": {"zone": "us"}}]
+        found = [{"interval": DAY, "op_kwargs": {"zone": "eu"}}, {"interval": second, "op_kwargs": {"zone": "us"}}]
         run_context["ti"].map_index, run_context["ti"].xcom_pull = 0, lambda found=found, **_: found
         ledger(done())
         if accepted:

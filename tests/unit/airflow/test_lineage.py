@@ -51,7 +51,7 @@ def event_of(operator: Any, tmp_path: Path) -> dict[str, Any]:
 
 
 def test_an_interval_run_tells_its_folders_its_topic_and_its_ledger(tmp_path: Path) -> None:
-    operator = IntervalRunOperator(task_id="write", pipeline="orders", function="module:function")
+    operator = IntervalRunOperator(task_id="write", pipeline="orders", python_callable="module:function")
     operator._told = (PIPELINE, RUN, RESULT, {"file:///data/2013-01-01": 2, "s3a://key:s3cret@bucket/raw/2013": 1})
     event = event_of(operator, tmp_path)
 
@@ -81,7 +81,7 @@ def test_a_roll_tells_what_was_rolled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "operator",
     [
-        IntervalRunOperator(task_id="write", pipeline="orders", function="module:function"),
+        IntervalRunOperator(task_id="write", pipeline="orders", python_callable="module:function"),
         ConnectRollingUpgradeOperator(task_id="roll", plan={}),
     ],
 )

@@ -95,7 +95,7 @@ def test_every_link_is_registered_and_every_dag_of_a_cluster_has_links() -> None
         fence_dag(dag_id="links_fence", conn_id="cluster_7"),
         offsets_reset_dag(dag_id="links_offsets", conn_id="cluster_7"),
         topics_dag(dag_id="links_topics", conn_id="cluster_7"),
-        interval_run_dag(pipeline="p", function="module:function", dag_id="links_intervals"),
+        interval_run_dag(pipeline="p", python_callable="module:function", dag_id="links_intervals"),
     ):
         links = [link for task in dag.tasks for link in task.operator_extra_links if type(link) in registered]
         assert links, dag.dag_id

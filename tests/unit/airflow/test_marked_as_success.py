@@ -20,17 +20,17 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_eos_provider import operators
 from airflow_eos_provider.changes.change import Plan
 from airflow_eos_provider.dag_factories import (
+    acl_grant_dag,
+    acl_revoke_dag,
     close_dag,
     downgrade_dag,
     fence_dag,
-    grant_dag,
     interval_abandon_dag,
     offsets_alter_dag,
     offsets_migrate_dag,
     offsets_prune_dag,
     offsets_reset_dag,
     offsets_restore_dag,
-    revoke_dag,
     topics_dag,
     transaction_abort_dag,
     uninstall_dag,
@@ -54,8 +54,8 @@ DAGS: dict[str, Callable[[], DAG]] = {
     "abandon": lambda: interval_abandon_dag(dag_id="unapproved_abandon"),
     "close": lambda: close_dag(dag_id="unapproved_close"),
     "uninstall": lambda: uninstall_dag(dag_id="unapproved_uninstall"),
-    "grant": lambda: grant_dag(dag_id="unapproved_grant"),
-    "revoke": lambda: revoke_dag(dag_id="unapproved_revoke"),
+    "grant": lambda: acl_grant_dag(dag_id="unapproved_grant"),
+    "revoke": lambda: acl_revoke_dag(dag_id="unapproved_revoke"),
 }
 PLANS: dict[str, dict[str, Any]] = {
     "ConnectFenceOperator": FENCE.to_dict(),
@@ -68,8 +68,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "IntervalAbandonOperator": replace(FENCE, kind="intervals abandon").to_dict(),
     "ConnectCloseOperator": replace(FENCE, kind="changes close").to_dict(),
     "ConnectUninstallOperator": replace(FENCE, kind="uninstall").to_dict(),
-    "ConnectGrantOperator": replace(FENCE, kind="acl grant").to_dict(),
-    "ConnectRevokeOperator": replace(FENCE, kind="acl revoke").to_dict(),
+    "ConnectAclGrantOperator": replace(FENCE, kind="acl grant").to_dict(),
+    "ConnectAclRevokeOperator": replace(FENCE, kind="acl revoke").to_dict(),
 }
 
 

@@ -71,7 +71,7 @@ def test_another_failure_is_told_as_it_is() -> None:
 def test_a_message_goes_through_every_channel_though_one_is_down() -> None:
     sent: list[str] = []
     channels = [Channel("broken {{ eos_message }}", sent), Channel("all: {{ eos_message }}", sent)]
-    notifier = ConnectRollNotifier(through=channels)
+    notifier = ConnectRollNotifier(notifiers=channels)
     for _ in range(2):  # a channel renders its own templates anew each time
         with pytest.raises(RuntimeError, match="Channel: no route"):
             notifier.notify(context_of(GateFailedError("w1 has left.")))  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def test_a_late_interval_is_named_with_what_shows_it() -> None:
     sensor = IntervalCompleteSensor(task_id="wait", pipeline="orders", group_id="etl", interval=DAY, timeout=3600)
     sent: list[str] = []
     context = {**context_of(TimeoutError("not complete within 3600 s"), sensor)}
-    IntervalLateNotifier(through=[Channel("{{ eos_message }}", sent)]).notify(context)  # type: ignore[arg-type]
+    IntervalLateNotifier(notifiers=[Channel("{{ eos_message }}", sent)]).notify(context)  # type: ignore[arg-type]
     (message,) = sent
     assert message.startswith(f"orders@{DAY} of group etl is not complete.")
     assert f'eos intervals show "orders@{DAY}" --group etl' in message

@@ -15,15 +15,15 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider import dag_factories
 from airflow_eos_provider.dag_factories import (
+    acl_grant_dag,
+    acl_revoke_dag,
     audit_dag,
     close_dag,
     downgrade_dag,
     fence_dag,
-    grant_dag,
     interval_abandon_dag,
     interval_run_dag,
     offsets_reset_dag,
-    revoke_dag,
     topics_dag,
     transaction_abort_dag,
     uninstall_dag,
@@ -119,9 +119,9 @@ def test_who_may_approve_and_for_how_long_can_be_said() -> None:
 @pytest.mark.parametrize("factory", [upgrade_dag, downgrade_dag])
 def test_two_persons_may_be_wanted(factory: Any) -> None:
     def approvals(dag: DAG) -> set[bool]:
-        return {task.four_eyes for task in dag.tasks if isinstance(task, PlanApprovalOperator)}
+        return {task.require_other_approver for task in dag.tasks if isinstance(task, PlanApprovalOperator)}
 
-    assert approvals(factory(dag_id="two", four_eyes=True)) == {True}
+    assert approvals(factory(dag_id="two", require_other_approver=True)) == {True}
     assert approvals(factory(dag_id="one")) == {False}
 
 
@@ -129,7 +129,7 @@ FACTORIES = {
     "upgrade": lambda: upgrade_dag(dag_id="of_upgrade"),
     "downgrade": lambda: downgrade_dag(dag_id="of_downgrade"),
     "audit": lambda: audit_dag(dag_id="of_audit"),
-    "intervals": lambda: interval_run_dag(pipeline="p", function="module:function", dag_id="of_intervals"),
+    "intervals": lambda: interval_run_dag(pipeline="p", python_callable="module:function", dag_id="of_intervals"),
     "fence": lambda: fence_dag(dag_id="of_fencing"),
     "offsets": lambda: offsets_reset_dag(dag_id="of_offsets"),
     "topics": lambda: topics_dag(dag_id="of_topics"),
@@ -137,8 +137,8 @@ FACTORIES = {
     "abandon": lambda: interval_abandon_dag(dag_id="of_abandoned"),
     "close": lambda: close_dag(dag_id="of_closed"),
     "uninstall": lambda: uninstall_dag(dag_id="of_uninstall"),
-    "grant": lambda: grant_dag(dag_id="of_grant"),
-    "revoke": lambda: revoke_dag(dag_id="of_revoke"),
+    "grant": lambda: acl_grant_dag(dag_id="of_grant"),
+    "revoke": lambda: acl_revoke_dag(dag_id="of_revoke"),
 }
 
 
