@@ -69,8 +69,9 @@ def _is_headers(kind: pa.DataType) -> bool:
         return True
     if not (types.is_list(kind) or types.is_large_list(kind)) or not types.is_struct(kind.value_type):
         return False
-    names = [kind.value_type.field(i).name for i in range(kind.value_type.num_fields)]
-    return bool(sorted(names) == ["key", "value"])
+    fields = {field.name: field.type for field in kind.value_type}
+    named = len(fields) == kind.value_type.num_fields and sorted(fields) == ["key", "value"]
+    return named and is_text(fields["key"]) and _is_text_or_bytes(fields["value"])
 
 
 def _is_integer(kind: pa.DataType) -> bool:

@@ -34,6 +34,22 @@ class BytesColumn:
         """Bytes of all rows."""
         return int(self.lengths[self.lengths > 0].sum())
 
+    def part(self, some: slice) -> BytesColumn:
+        """Some of the rows, which must lie behind one another."""
+        starts, lengths = self.starts[some], self.lengths[some]
+        end = int(starts[-1]) + max(0, int(lengths[-1]))
+        return BytesColumn(self.data[int(starts[0]) : end], starts - starts[0], lengths)
+
+    def array(self) -> pa.LargeBinaryArray:
+        """The rows as an Arrow array, a null as an empty one; no byte is copied. They must lie behind one another."""
+        import numpy as np
+        import pyarrow as pa
+
+        ends = np.concatenate([self.starts, [len(self.data)]])
+        return pa.Array.from_buffers(
+            pa.large_binary(), len(self.lengths), [None, pa.py_buffer(ends), pa.py_buffer(self.data)], null_count=0
+        )
+
     def rows(self) -> list[bytes | None]:
         """The rows as objects."""
         data = memoryview(self.data)
@@ -44,26 +60,30 @@ class BytesColumn:
 
     @classmethod
     def of_array(cls, array: pa.Array | None, rows: int) -> BytesColumn:
-        """The rows of an Arrow array; no byte is copied.
+        """The rows of an Arrow array, behind one another; bytes are copied only where some are null.
 
         :param array: of binary, string, one of their large forms, or null; None for nulls.
         :param rows: how many there are.
         """
         import numpy as np
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         nothing = np.zeros(0, np.uint8)
         if array is None or pa.types.is_null(array.type):
             return cls(nothing, np.zeros(rows, np.int64), np.full(rows, -1, np.int64))
         long = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
+        nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+        if nulls is not None:
+            array = pc.fill_null(array.cast(pa.large_binary() if long else pa.binary()), b"")  # bytes may lie below one
         _, offsets, content = array.buffers()
         if offsets is None or not rows:
             return cls(nothing, np.zeros(rows, np.int64), np.zeros(rows, np.int64))
         ends = np.frombuffer(offsets, np.int64 if long else np.int32)[array.offset : array.offset + rows + 1]
         ends = ends.astype(np.int64)
         lengths = np.diff(ends)
-        if array.null_count:
-            lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
+        if nulls is not None:
+            lengths[nulls] = -1
         # A batch may be a small part of the memory it was cut from: what is copied of the data is of its own rows.
         data = nothing if content is None else np.frombuffer(content, np.uint8)[ends[0] : ends[-1]]
         return cls(data, ends[:-1] - ends[0], lengths)

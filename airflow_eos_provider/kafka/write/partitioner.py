@@ -7,6 +7,11 @@ to compaction, so a program that writes to Connect's topics must use Java's rule
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.kafka.write.bytes_column import BytesColumn
+
 _WORD = 0xFFFFFFFF
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
@@ -35,3 +40,38 @@ def partition_of(key: bytes, partitions: int) -> int:
     :param partitions: how many the topic has, at least one.
     """
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def partitions_of(keys: BytesColumn, partitions: Any) -> Any:
+    """As :func:`partition_of`, of many keys at once; needs numpy. A null has the partition of an empty key.
+
+    :param partitions: how many the topic has; an array where the rows have several topics.
+    :returns: an array of unsigned numbers.
+    """
+    import numpy as np
+
+    lengths = np.maximum(keys.lengths, 0)
+    by_words = np.argsort(lengths >> 2, kind="stable")[::-1] if np.ptp(lengths) else slice(None)
+    starts, lengths = keys.starts[by_words], lengths[by_words]
+    words, multiplier = lengths >> 2, np.uint32(_MULTIPLIER)
+    hashed = lengths.astype(np.uint32) ^ np.uint32(_SEED)
+    windows: Any = np.ndarray((max(0, len(keys.data) - 3),), "<u4", keys.data, strides=(1,))  # a word from each byte on
+    present = np.cumsum(np.bincount(words)[::-1])[::-1].tolist()  # by number of words, how many keys have so many
+    for place, count in enumerate(present[1:]):
+        word = windows[starts[:count] + 4 * place] * multiplier
+        word ^= word >> np.uint32(24)
+        hashed[:count] *= multiplier
+        hashed[:count] ^= word * multiplier
+    rest = np.flatnonzero(lengths & 3)
+    if len(rest):
+        for place in range(3):
+            some = rest[(lengths[rest] & 3) > place]
+            last = keys.data[starts[some] + (lengths[some] & ~3) + place]
+            hashed[some] ^= last.astype(np.uint32) << np.uint32(8 * place)
+        hashed[rest] *= multiplier
+    hashed ^= hashed >> np.uint32(13)
+    hashed *= multiplier
+    hashed ^= hashed >> np.uint32(15)
+    found = np.empty_like(hashed)
+    found[by_words] = hashed & np.uint32(0x7FFFFFFF)
+    return found % np.uint32(partitions)
