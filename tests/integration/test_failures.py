@@ -15,6 +15,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.task_failures import TIMEOUT_REMEDIES, FailureKind
 from airflow_eos_provider.kafka.read.reader import read_to_end
+from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.observe.observation import Observation
@@ -33,8 +34,15 @@ SLOW = "slow"
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
-    """One worker, and the connector whose transaction times out: the broker looks for those every ten seconds."""
-    lab = lab_factory(LabOptions(name="failures", workers=1, mode=Mode.ENABLED, session_timeout_ms=6000))
+    """One worker, and the connector whose transaction times out: the broker looks for those every ten seconds.
+
+    The broker allows no transaction of the 90 s that Connect asks for when it fences.
+    """
+    options = LabOptions(name="failures", workers=1, mode=Mode.ENABLED, session_timeout_ms=6000, test_connectors=True)
+    plain = Broker.properties
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Broker, "properties", lambda broker: {**plain(broker), "transaction.max.timeout.ms": "80000"})
+        lab = lab_factory(options)
     create(
         lab,
         SLOW,
@@ -120,6 +128,31 @@ def test_a_task_whose_transaction_timed_out_is_called_so_with_the_four_remedies(
     what, remedy = reported(observation, SLOW)
     assert what.startswith(f"connector {SLOW} has FAILED task 0: transaction timed out")
     assert all(words in remedy for words in TIMEOUT_REMEDIES)
+
+
+def test_tasks_whose_round_of_fencing_the_broker_refuses_are_called_so(lab: Lab, observer: Observer) -> None:
+    name = "several"
+    lab.create_topic(name, 1)
+    config = {
+        "connector.class": "org.apache.kafka.connect.integration.TestableSourceConnector",
+        "topic": name,
+        "throughput": "5",
+        "messages.per.poll": "5",
+    }
+    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+
+        def states() -> list[str]:
+            return [task.state for task in rest.statuses()[name].tasks] if name in rest.statuses() else []
+
+        rest.create(name, {**config, "tasks.max": "2"})
+        wait_for("two tasks run", lambda: states() == ["RUNNING"] * 2)
+        rest.put_config(name, {**config, "tasks.max": "3"})
+        wait_for("three tasks fail", lambda: states() == ["FAILED"] * 3)
+        what, remedy = reported(observer.observe(), name)
+        assert what.startswith(f"connector {name} has FAILED tasks 0, 1, 2: zombie fencing failed")
+        assert "InvalidTxnTimeoutException" in what
+        assert "transaction.max.timeout.ms is below 90 s" in remedy
+        rest.delete(name)
 
 
 def test_a_trace_that_holds_secrets_is_shown_and_kept_without_them(lab: Lab, observer: Observer) -> None:
