@@ -98,7 +98,7 @@ class AnnouncedActs:
         :raises GateFailedError: always, with the evidence and how the worker is now.
         """
         self.failed_state = RolloutState.FAILED
-        then = "'eos rollout resume', or make a new plan ('eos plan')"
+        then = "use 'eos rollout resume'; if your fix changes a worker's file, use 'eos apply' instead"
         self.acts.report(f"{worker_id}: failed; restoring its former configuration.")
         try:
             self.acts.restore_edit(worker_id)
@@ -112,7 +112,7 @@ class AnnouncedActs:
             facts = self.acts.observer.hosts[worker_id].observe()
             left = left_after_restore(self.acts.plan, worker_id, facts)
             outcome = f"{left}. Restoring it has failed: {error.found.rstrip('.')}"
-            then = f"'eos rollout resume {self.acts.rollout_id}': it restores {worker_id} and starts it"
+            then = f"use 'eos rollout resume {self.acts.rollout_id}': it restores {worker_id} and starts it"
         raise GateFailedError(
             f"{worker_id} did not pass its gate:\n"
             + "\n".join(f"  - {line}" for line in evidence)
