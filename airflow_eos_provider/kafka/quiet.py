@@ -1,7 +1,7 @@
 """Suppresses kafka-python's logging during this package's calls.
 
 It reports each connection that comes and goes, and each failed attempt of a login; the operator needs
-only this package's error. At DEBUG two of its loggers write whole requests, passwords included. Levels are set only
+only this package's error. At DEBUG some of its loggers write whole requests, passwords included. Levels are set only
 while a client of ours is open: a process may have other users of the library.
 """
 
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 #: Whoever wants to read the library's lines sets this logger to DEBUG.
 OURS = logging.getLogger("airflow_eos_provider")
 
-#: At DEBUG the one writes the whole configuration, the other every request.
-_WITH_SECRETS = ("kafka.admin.client", "kafka.net.connection")
+#: At DEBUG they write the whole configuration, every request, and every byte that is sent.
+_WITH_SECRETS = ("kafka.admin.client", "kafka.net.connection", "kafka.protocol.parser")
 
 _lock = threading.Lock()
 _calls = 0

@@ -18,8 +18,20 @@ NAMES = [
     ("kafka.admin", "KafkaAdminClient._async_get_leader_for_partitions", "kafka/admin/transactions.py"),
     ("kafka.admin", "KafkaAdminClient._get_cluster_metadata", "kafka/admin/open_transactions.py"),
     ("kafka.net.compat", "KafkaNetClient", "kafka/admin/transactions.py"),
-    ("kafka.net.manager", "KafkaConnectionManager.get_connection", "kafka/admin/transactions.py"),
-    ("kafka.net.connection", "KafkaConnection.init_future", "kafka/admin/transactions.py"),
+    ("kafka.net.manager", "KafkaConnectionManager.get_connection", "kafka/wire.py"),
+    ("kafka.net.connection", "KafkaConnection.init_future", "kafka/wire.py"),
+    # kafka-python: the transactional producer speaks through its connections.
+    ("kafka.net.manager", "KafkaConnectionManager._build_transport", "kafka/wire.py"),
+    ("kafka.net.manager", "KafkaConnectionManager.bootstrap_async", "kafka/wire.py"),
+    ("kafka.net.manager", "KafkaConnectionManager.bootstrapped", "kafka/wire.py"),
+    ("kafka.net.manager", "KafkaConnectionManager.least_loaded_node", "kafka/wire.py"),
+    ("kafka.net.manager", "KafkaConnectionManager.wait_for", "kafka/wire.py"),
+    ("kafka.net.selector", "NetworkSelector.call_soon_threadsafe", "kafka/wire.py"),
+    ("kafka.net.selector", "NetworkSelector.call_soon_with_future", "kafka/wire.py"),
+    ("kafka.net.selector", "NetworkSelector.wakeup", "kafka/wire.py"),
+    ("kafka.cluster", "ClusterMetadata.leader_for_partition", "kafka/wire.py"),
+    ("kafka.cluster", "ClusterMetadata.partitions_for_topic", "kafka/wire.py"),
+    ("kafka.cluster", "ClusterMetadata.refresh_metadata", "kafka/wire.py"),
     ("kafka.net.sasl.oauth", "AbstractTokenProvider", "kafka/settings/kafka_python_settings.py"),
     ("kafka.net.selector", "NetworkSelector", "kafka/admin/transactions.py"),
     ("kafka.protocol.metadata", "CoordinatorType.TRANSACTION", "kafka/admin/fencing.py"),
@@ -69,3 +81,22 @@ def test_a_refusal_that_kafka_python_remembers_is_raised_at_its_next_attempt() -
 
     assert "self._auth_failures" in inspect.getsource(KafkaConnectionManager.__init__)
     assert "self.maybe_raise_auth_failure(node_id)" in inspect.getsource(KafkaConnectionManager.get_connection)
+
+
+def test_kafka_pythons_connections_keep_their_state_where_the_producer_looks() -> None:
+    from kafka.cluster import ClusterMetadata
+    from kafka.net.connection import KafkaConnection
+    from kafka.net.manager import KafkaConnectionManager
+    from kafka.net.selector import NetworkSelector
+    from kafka.net.transport import KafkaTCPTransport
+
+    for kind, attributes in {
+        ClusterMetadata: ("_topics", "unauthorized_topics", "config"),
+        KafkaConnectionManager: ("_conns", "cluster"),
+        NetworkSelector: ("_io_thread", "_stop"),
+    }.items():
+        source = inspect.getsource(kind.__init__)
+        assert not [name for name in attributes if f"self.{name}" not in source], f"kafka/wire.py needs them of {kind}"
+    assert hasattr(KafkaTCPTransport, "_sock_recv")
+    # What is paused was not sent: such a request is sent again as a new one.
+    assert "Errors.NodeNotReadyError(f'Node paused" in inspect.getsource(KafkaConnection.send_request)

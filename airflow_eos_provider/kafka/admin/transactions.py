@@ -21,7 +21,6 @@ import kafka.errors
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.net.compat import KafkaNetClient
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin.transactions import (
     ListTransactionsRequest,
@@ -60,6 +59,7 @@ from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, not_allowed
 from airflow_eos_provider.kafka.quiet import quiet_kafka_python
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.wire import Manager, explained, is_refusal, words
 
 __all__ = ["ActiveProducer", "Fenced", "TransactionDescription", "TransactionListing", "TransactionsClient"]
 
@@ -301,7 +301,7 @@ class TransactionsClient:
         except (kafka.errors.KafkaError, OSError) as error:
             self._close()
             raise EosError(
-                f"eos cannot tell whether the abort marker was written to {where}: {_words(error)}.",
+                f"eos cannot tell whether the abort marker was written to {where}: {words(error)}.",
                 remedy="Check with 'eos transactions list --hanging'.",
             ) from error
 
@@ -427,7 +427,7 @@ class TransactionsClient:
                     self._admin = self._connect()
                 return self._admin._manager.run(question, self._admin)  # type: ignore[no-any-return]
             except kafka.errors.KafkaError as error:
-                if _is_refusal(error) and not isinstance(error, kafka.errors.AuthorizationError):
+                if is_refusal(error) and not isinstance(error, kafka.errors.AuthorizationError):
                     self._close()  # it remembers the refusal for good; a token or a certificate may be renewed
                 if not _is_momentary(error) or time.monotonic() + _PAUSE_SECONDS >= deadline:
                     raise self._explain(error, what) from error
@@ -465,104 +465,23 @@ class TransactionsClient:
                 admin.close()
 
     def _explain(self, error: Exception, what: str) -> EosError:
-        where = f"The Kafka cluster at {self._settings.bootstrap_servers}"
         if isinstance(error, kafka.errors.TransactionalIdAuthorizationFailedError):
             operations = (
                 [Operation.DESCRIBE] if what.startswith("describing") else [Operation.WRITE, Operation.DESCRIBE]
             )
             transactional_id = str(error).rpartition(_ABOUT_ID)[2]
             return not_allowed(self._settings, what, operations, Resource.TRANSACTIONAL_ID, transactional_id)
-        if isinstance(error, kafka.errors.AuthorizationError):
-            return ConfigurationError(
-                f"{where} refused {self._settings.who} ({what}): {_words(error)}.", remedy=self._settings.rights_remedy
-            )
-        if _is_refusal(error):
-            found = f"{where} refused ({what}): {_words(error)}."
-            return ConfigurationError(
-                found, remedy="Check the client's credentials and certificates, and the ACLs of its principal."
-            )
-        if isinstance(error, kafka.errors.UnknownTopicOrPartitionError):
-            found = f"{where} does not know the partition ({what})."
-            return ConfigurationError(found, remedy="Check the topic's name and bootstrap_servers.")
-        if isinstance(error, kafka.errors.RetriableError | OSError):
-            return UnreachableError(
-                f"{where} did not answer ({what}): {_words(error)}.",
-                remedy="Check that bootstrap_servers is right, that the brokers run, and security.protocol.",
-            )
-        return EosError(f"{where} answered with an error ({what}): {_words(error)}.")
+        return explained(error, what, self._settings)
 
 
 #: Before the id in an error of the wire.
 _ABOUT_ID = "transactional id "
 
-_REFUSALS = (
-    kafka.errors.AuthorizationError,
-    kafka.errors.SaslAuthenticationFailedError,
-    kafka.errors.UnsupportedSaslMechanismError,
-)
-
-
-#: TLS that will not come about: whose certificate is not trusted, or what the two cannot agree on (RFC 8446 §6.2).
-_TLS_REFUSALS = re.compile(
-    r"\[SSL: \w*(?:CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|PROTOCOL_VERSION|VERSION_NUMBER|RECORD_LAYER)"
-)
-
-
-def _is_refusal(error: BaseException | None) -> bool:
-    """Whether another attempt would be answered in the same way."""
-    return isinstance(error, _REFUSALS) or bool(_TLS_REFUSALS.search(str(error)))
-
-
-class _Manager(KafkaConnectionManager):  # type: ignore[misc]
-    """Connections of which it is known why they were not made.
-
-    kafka-python says so in its log alone: a broker that refuses a login answers and hangs up at once, and of the two
-    only the second reaches whoever waits. So it would try until its time is over, and then say that time is over.
-    """
-
-    last_failure: BaseException | None = None
-
-    def get_connection(self, node_id: Any, *arguments: Any, **options: Any) -> Any:
-        connection = super().get_connection(node_id, *arguments, **options)
-        if connection.initializing and "close" not in vars(connection):
-            self._watch(connection, node_id)
-        return connection
-
-    async def _build_transport(self, *arguments: Any, **options: Any) -> Any:
-        transport = await super()._build_transport(*arguments, **options)
-        receive = transport._sock_recv
-
-        def data_before_the_end() -> tuple[bytes, BaseException | None]:
-            """kafka-python 3.0.12 drops what it reads together with the connection's end, which comes again."""
-            data, end = receive()
-            return data, None if data else end
-
-        transport._sock_recv = data_before_the_end
-        return transport
-
-    def _watch(self, connection: Any, node_id: Any) -> None:
-        close, begun = connection.close, connection.init_future
-
-        def keep(failure: BaseException | None) -> None:
-            if failure is None or _is_refusal(self.last_failure):
-                return
-            self.last_failure = failure
-            if _is_refusal(failure):
-                self._auth_failures[node_id] = failure  # raised at the next attempt
-
-        def close_and_keep(error: BaseException | None = None) -> None:
-            if not begun.succeeded():
-                keep(error)
-            close(error)
-
-        connection.close = close_and_keep
-        begun.add_errback(keep)
-
 
 class _Client(KafkaNetClient):  # type: ignore[misc]
     def __init__(self, **settings: Any) -> None:
         net = NetworkSelector(**settings)
-        super().__init__(net=net, manager=_Manager(net, **settings))
+        super().__init__(net=net, manager=Manager(net, **settings))
 
 
 class _Admin(KafkaAdminClient):  # type: ignore[misc]
@@ -593,13 +512,7 @@ def _some(transactional_ids: Sequence[str]) -> str:
 def _is_momentary(error: Exception) -> bool:
     """Whether a new client may fare better; this one may have got to know the brokers while one was away."""
     momentary = isinstance(error, kafka.errors.RetriableError | kafka.errors.UnknownBrokerIdError)
-    return momentary and not isinstance(error, kafka.errors.UnknownTopicOrPartitionError) and not _is_refusal(error)
-
-
-def _words(error: Exception) -> str:
-    text = str(error).strip().rstrip(".")
-    name = type(error).__name__
-    return text if name in text else f"{name}: {text}" if text else name
+    return momentary and not isinstance(error, kafka.errors.UnknownTopicOrPartitionError) and not is_refusal(error)
 
 
 def _check(code: int, what: str) -> None:
