@@ -32,6 +32,8 @@ NAMES = [
     ("kafka.cluster", "ClusterMetadata.leader_for_partition", "kafka/wire.py"),
     ("kafka.cluster", "ClusterMetadata.partitions_for_topic", "kafka/wire.py"),
     ("kafka.cluster", "ClusterMetadata.refresh_metadata", "kafka/wire.py"),
+    ("kafka.protocol.producer", "AddPartitionsToTxnRequest", "kafka/write/sender.py"),
+    ("kafka.protocol.producer", "ProduceRequest", "kafka/write/sender.py"),
     ("kafka.net.sasl.oauth", "AbstractTokenProvider", "kafka/settings/kafka_python_settings.py"),
     ("kafka.net.selector", "NetworkSelector", "kafka/admin/transactions.py"),
     ("kafka.protocol.metadata", "CoordinatorType.TRANSACTION", "kafka/admin/fencing.py"),
