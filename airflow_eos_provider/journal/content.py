@@ -24,15 +24,12 @@ from airflow_eos_provider.journal.records import (
     Event,
     Lease,
     Request,
-    RequestKind,
     RolloutRecord,
-    RolloutState,
     Step,
-    fields_of,
     lease_of,
-    step_of,
 )
 from airflow_eos_provider.kafka.read.reader import LogRecord
+from airflow_eos_provider.stored import from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,20 +201,19 @@ class JournalReplay:
             self._lease = None  # should this one not be understood, the one before does not count either
             self._lease = lease_of(document, appended_at_ms)
         elif key.startswith(ROLLOUT_KEY):
-            rollout = RolloutRecord(**fields_of(RolloutRecord, document, state=RolloutState(document["state"])))
+            rollout = from_json(RolloutRecord, document)
             self._rollouts[rollout.rollout_id] = rollout
         elif key.startswith(STEP_KEY):
-            step = step_of(document, appended_at_ms)
+            step = from_json(Step, document).appended(appended_at_ms)
             self._steps.setdefault(key.removeprefix(STEP_KEY).partition("/")[0], {})[step.worker_id] = step
         elif key.startswith(REQUEST_KEY):
-            request = Request(**fields_of(Request, document, kind=RequestKind(document["kind"])))
+            request = from_json(Request, document)
             self._requests[request.rollout_id] = request
         elif key.startswith(EVENT_KEY):
-            event = Event(**fields_of(Event, document))
+            event = from_json(Event, document)
             self._events.setdefault(event.rollout_id, []).append(event)
         elif key.startswith(CHANGE_KEY):
-            state, done = RolloutState(document["state"]), tuple(document["done"])
-            change = ChangeRecord(**fields_of(ChangeRecord, document, state=state, done=done))
+            change = from_json(ChangeRecord, document)
             self._changes[change.change_id] = change
         return schema
 

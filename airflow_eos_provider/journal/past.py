@@ -19,12 +19,12 @@ from airflow_eos_provider.journal.records import (
     Lease,
     Step,
     lease_of,
-    step_of,
 )
 from airflow_eos_provider.journal.topic import READ_TIMEOUT_SECONDS
 from airflow_eos_provider.kafka.read.ends import UnknownTopicError
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
 from airflow_eos_provider.kafka.session import Kafka
+from airflow_eos_provider.stored import from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def past_of(records: Iterable[LogRecord], rollout_id: str) -> Past:
             if key == LEASE_KEY:
                 leases.append(lease_of(document, record.timestamp_ms))
             else:
-                steps.append(step_of(document, record.timestamp_ms))
+                steps.append(from_json(Step, document).appended(record.timestamp_ms))
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
     own = [lease for lease in leases if lease.rollout_id == rollout_id]

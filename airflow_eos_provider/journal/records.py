@@ -7,16 +7,15 @@ this package may have written there: a field that this one does not know is kept
 from __future__ import annotations
 
 import json
-import os
 import platform
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from airflow_eos_provider.process_start import ProcessStart
-from airflow_eos_provider.processes import ProcessIdentity, identify
+from airflow_eos_provider.stored import as_json, from_json, unstored
 
 #: Keys and schema of stored records. Renaming one breaks rollouts that are under way.
 LEASE_KEY = "lease"
@@ -59,44 +58,29 @@ class Owner:
     :param token: differs from every other owner's.
     :param task: the deferred task, as ``<dag>/<run>/<task>``; empty for a process. Nothing proves it dead: whether it
         goes on is known to Airflow alone.
-    :param start: its :class:`ProcessStart`, as text; empty for a task and in records of versions that had none. They
-        have ``boot``, ``namespace``, ``pid`` and ``started_at`` alone, which are still written for them to read.
+    :param start: its :class:`ProcessStart`, as text; empty for a task.
     """
 
     host: str
-    boot: str
     pid: int
-    started_at: float
     token: str
-    namespace: str = ""
     task: str = ""
     start: str = ""
 
     @classmethod
     def deferred_task(cls, task: str) -> Owner:
-        return cls(host="", boot="", pid=0, started_at=0.0, token=uuid.uuid4().hex, task=task)
+        return cls(host="", pid=0, token=uuid.uuid4().hex, task=task)
 
     @classmethod
     def this_process(cls) -> Owner:
         start = ProcessStart.of_this_process()
-        me = identify(os.getpid())
-        started_at = me.started_at if me else 0.0
-        host, token = platform.node(), uuid.uuid4().hex
-        return cls(host, start.boot, start.pid, started_at, token, start.namespace, start=str(start))
+        return cls(platform.node(), start.pid, uuid.uuid4().hex, start=str(start))
 
     @property
     def is_proven_dead(self) -> bool:
         """Whether this very process is gone; of other machines and of deferred tasks nothing can be proven."""
-        if self.task:
-            return False
         start = ProcessStart.parse(self.start)
-        if start is not None:
-            return start.is_proven_dead
-        # Written by a version without start tokens: the same boot id is the same kernel, all else proves nothing.
-        here = ProcessStart.of_this_process()
-        if not self.boot or (self.boot, self.namespace) != (here.boot, here.namespace):
-            return False
-        return not ProcessIdentity(self.pid, self.started_at).is_alive()
+        return start is not None and start.is_proven_dead
 
     def __str__(self) -> str:
         return f"the deferred task {self.task}" if self.task else f"pid {self.pid} on {self.host}"
@@ -113,8 +97,7 @@ class Lease:
     :param step: what the owner was doing when it last wrote.
     :param acts_until: the act that the owner has announced is over by then, seconds since the epoch; 0 if none is
         under way. A controller that was fenced may still be busy with it.
-    :param lasts_seconds: from the append to ``expires_at``; 0 in records of versions that stored only the moment, by
-        their machine's clock.
+    :param lasts_seconds: from the append to ``expires_at``.
     :param acts_seconds: from the append to ``acts_until``.
     :param number: counts the writes of its owner, so that one can be found again in the journal.
     :param appended_at_ms: the broker's time of this record, milliseconds since the epoch; not in the record itself.
@@ -130,7 +113,7 @@ class Lease:
     lasts_seconds: float = 0.0
     acts_seconds: float = 0.0
     number: int = 0
-    appended_at_ms: int = 0
+    appended_at_ms: int = unstored(0)
 
     def is_held(self, now: float) -> bool:
         """Whether its owner may go on.
@@ -174,10 +157,10 @@ class Step:
         where that is not known. It identifies the restart, whichever clock has written the rest.
     :param appended_at_ms: the broker's time of this record, milliseconds since the epoch; not in the record itself.
     :param conditions_after: by condition of its gate, after how many seconds from the announced restart it came true
-        and stayed so; of a gate that is waited for, so far. Empty in records of versions that did not keep it.
+        and stayed so; of a gate that is waited for, so far.
     :param stopped_after: after how many seconds from the announced restart the process that it replaces was seen to
         have ended; less than none where an earlier controller had announced the same restart. None where none ran, or
-        its host does not know, and in records of versions that did not keep it.
+        its host does not know.
     :param started_after: likewise, when the process was started that has come instead.
     :param extra: fields that another version has written, to be written back.
     """
@@ -193,7 +176,7 @@ class Step:
     mode: str = ""
     evidence: tuple[str, ...] = ()
     announced_at_ms: int = 0
-    appended_at_ms: int = 0
+    appended_at_ms: int = unstored(0)
     replaces: str = ""
     failed_process: str = ""
     conditions_after: Mapping[str, float] = field(default_factory=dict)
@@ -356,24 +339,9 @@ class Event:
         return f"{EVENT_KEY}{self.rollout_id}/{self.at:.6f}"
 
 
-def encode(document: Lease | RolloutRecord | Step | Request | Event | ChangeRecord) -> bytes:
+def encode(record: Lease | RolloutRecord | Step | Request | Event | ChangeRecord) -> bytes:
     """The bytes of one record."""
-    values = asdict(document)
-    extra = values.pop("extra", {})
-    values.pop("appended_at_ms", None)
-    return json.dumps({**extra, **values, "schema": SCHEMA}, sort_keys=True).encode()
-
-
-def fields_of(cls: type[Any], document: Mapping[str, Any], **parsed: Any) -> dict[str, Any]:
-    """The fields of a record as its class has them; what it does not know becomes its ``extra``, if it has one.
-
-    :param parsed: values that are more than plain JSON.
-    """
-    names = {each.name for each in fields(cls)} - {"extra", "appended_at_ms"}
-    values = {**{name: value for name, value in document.items() if name in names}, **parsed}
-    if any(each.name == "extra" for each in fields(cls)):
-        values["extra"] = {n: v for n, v in document.items() if n not in {*names, "appended_at_ms"}}
-    return values
+    return json.dumps({**as_json(record), "schema": SCHEMA}, sort_keys=True).encode()
 
 
 def lease_of(document: Mapping[str, Any], appended_at_ms: int) -> Lease:
@@ -381,23 +349,10 @@ def lease_of(document: Mapping[str, Any], appended_at_ms: int) -> Lease:
 
     :param appended_at_ms: the broker's time of it, milliseconds since the epoch.
     """
-    values = fields_of(Lease, document, owner=Owner(**fields_of(Owner, document["owner"])))
-    appended_at = appended_at_ms / 1000
-    if values.get("lasts_seconds"):
-        values["expires_at"] = appended_at + values["lasts_seconds"]
-        values["acts_until"] = appended_at + values["acts_seconds"] if values.get("acts_seconds") else 0.0
-    return Lease(**{**values, "appended_at_ms": appended_at_ms})
-
-
-def step_of(document: Mapping[str, Any], appended_at_ms: int) -> Step:
-    """The step of a record. Parameters as of :func:`lease_of`."""
-    if "tasks_stood_seconds" in document:  # its name in records of earlier versions
-        document = {"task_downtime_seconds": document["tasks_stood_seconds"], **document}
-    values = fields_of(
-        Step,
-        document,
-        status=StepStatus(document["status"]),
-        tasks=tuple(document["tasks"]),
-        evidence=tuple(document["evidence"]),
+    lease, appended_at = from_json(Lease, document), appended_at_ms / 1000
+    return replace(
+        lease,
+        expires_at=appended_at + document["lasts_seconds"],  # one without an end is not understood, so it is held
+        acts_until=appended_at + lease.acts_seconds if lease.acts_seconds else 0.0,
+        appended_at_ms=appended_at_ms,
     )
-    return Step(**values).appended(appended_at_ms)

@@ -50,7 +50,16 @@ def asked() -> Request:
 
 @pytest.fixture
 def lease() -> Lease:
-    return Lease(Owner.this_process(), "r1", "ann", "w1: intent", NOW + 60, acts_until=NOW + 10)
+    return Lease(
+        Owner.this_process(),
+        "r1",
+        "ann",
+        "w1: intent",
+        NOW + 60,
+        acts_until=NOW + 10,
+        lasts_seconds=60.0,
+        acts_seconds=10.0,
+    )
 
 
 def test_every_kind_of_record_survives_being_written_down(rollout: RolloutRecord, asked: Request, lease: Lease) -> None:
@@ -76,7 +85,7 @@ def test_every_kind_of_record_survives_being_written_down(rollout: RolloutRecord
         ],
         end_offset=7,
     )
-    assert content.lease == replace(lease, appended_at_ms=5_000)
+    assert content.lease == replace(lease, expires_at=65.0, acts_until=15.0, appended_at_ms=5_000)
     assert content.rollouts == {"r1": rollout}
     assert content.steps == {"r1": {"w1:8083": step}}
     assert content.requests == {"r1": asked}
@@ -193,6 +202,10 @@ def test_a_newer_lease_still_ends_and_one_without_an_end_is_held(lease: Lease) -
     unknown = content_of([record(LEASE_KEY, encode(lease)), record(LEASE_KEY, b'{"schema": 2, "holder": "x"}')])
     assert unknown.lease is None
     assert LEASE_KEY in unknown.unreadable
+    without_end = {name: value for name, value in json.loads(encode(lease)).items() if name != "lasts_seconds"}
+    unknown = content_of([record(LEASE_KEY, json.dumps(without_end).encode())])
+    assert unknown.lease is None
+    assert LEASE_KEY in unknown.unreadable
 
 
 # times
@@ -204,19 +217,9 @@ def test_a_lease_lasts_from_the_moment_at_which_the_broker_appended_it(lease: Le
     found = content_of([record(LEASE_KEY, stored)]).lease
     assert found is not None
     assert (found.expires_at, found.acts_until, found.appended_at_ms) == (65.0, 15.0, 5_000)
-    idle = content_of([record(LEASE_KEY, encode(replace(lease, lasts_seconds=60.0)))]).lease
+    idle = content_of([record(LEASE_KEY, encode(replace(lease, acts_seconds=0.0)))]).lease
     assert idle is not None
     assert idle.acts_until == 0.0
-
-
-def test_a_lease_of_a_version_that_knew_moments_alone_ends_at_its_moment(lease: Lease) -> None:
-    document = json.loads(encode(lease))
-    for name in ("lasts_seconds", "acts_seconds", "number"):
-        del document[name]
-    del document["owner"]["start"]
-    found = content_of([record(LEASE_KEY, json.dumps(document).encode())]).lease
-    assert found is not None
-    assert (found.expires_at, found.acts_until) == (lease.expires_at, lease.acts_until)
 
 
 def test_a_restart_is_known_by_when_the_broker_has_its_announcement(lease: Lease) -> None:
