@@ -328,7 +328,7 @@ def show(made: Plan, out: Console = console, notes: Iterable[str] = ()) -> None:
     for prediction in made.task_downtime:
         change = made.change(prediction.worker_id)
         downtime = "not at all" if change.kind is ChangeKind.NONE else str(prediction)
-        shown.add_row(change.worker_id, change.runs, str(prediction.tasks), str(change.kind), downtime)
+        shown.add_row(change.worker_id, change.runs, str(prediction.tasks), change.kind.words, downtime)
     out.print(shown)
     show_plan(made.diff(), out)
     executed, connectors = made.executed(), made.connectors

@@ -37,6 +37,7 @@ from airflow_eos_provider.rollout.outcome import RolloutReport, WorkerOutcome
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.planner import Planner
 from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.stored import as_json, from_json
 
 
 class Controller(Planner):
@@ -175,7 +176,7 @@ class Controller(Planner):
             roll = Roll(
                 rollout_id=record.rollout_id,
                 plan=plan,
-                baseline=Baseline.from_dict(record.baseline),
+                baseline=from_json(Baseline, record.baseline),
                 steps={worker_id: journal.by_this_clock(step) for worker_id, step in steps.items()},
                 observer=self.observer,
                 journal=journal,
@@ -253,7 +254,7 @@ class Controller(Planner):
         return RolloutRecord(
             rollout_id=f"{stamp}-{plan.target}-{uuid.uuid4().hex[:6]}",
             plan=plan.to_dict(),
-            baseline=Baseline.of(observation).to_dict(),
+            baseline=as_json(Baseline.of(observation)),
             state=RolloutState.RUNNING,
             started_at=started_at,
             actor=self._actor,

@@ -25,7 +25,6 @@ from airflow_eos_provider.journal.records import (
 )
 from airflow_eos_provider.rollout.outcome import WorkerOutcome
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
-from airflow_eos_provider.rollout.plan.recorded_plan import is_applicable, plan_on_record
 
 #: The state of a rollout that should be running and that no controller carries out. Scripts rely on the word.
 INTERRUPTED = "interrupted"
@@ -55,24 +54,18 @@ class Rollout:
 
     @property
     def plan_hash(self) -> str:
-        """The hash that was approved; a plan of an earlier version does not have the one that it would have now."""
-        return str(self.record.plan.get("hash"))
+        """The hash that was approved."""
+        return self.plan.hash
 
     def require_applicable(self) -> None:
         """Go on only if this version can carry the rollout on.
 
-        :raises RefusedError: it is closed, or an earlier version has made its plan.
+        :raises RefusedError: it is closed.
         """
         if not self.record.state.is_open:
             raise RefusedError(
                 f"Rollout {self.rollout_id} is {self.state}, so it cannot be resumed.",
                 remedy="Make a new plan: 'eos plan'.",
-            )
-        if not is_applicable(self.record.plan):
-            raise RefusedError(
-                f"The plan of rollout {self.rollout_id} was made by an earlier version of this package "
-                f"(schema {self.record.plan.get('schema')}), so it cannot be resumed by this one.",
-                remedy="Make a new plan: 'eos plan'; the rollout is closed when that is applied.",
             )
 
     @property
@@ -121,7 +114,7 @@ class Rollout:
         step = self.steps.get(worker_id)
         document = {
             "worker": worker_id,
-            "change": str(change.kind),
+            "change": change.kind.words,
             "from": change.mode,
             "config": change.config,
             "sha256_before": change.config_before,
@@ -260,7 +253,7 @@ def _rollout(record: RolloutRecord, content: JournalContent) -> Rollout | Foreig
     if record.rollout_id in content.unreadable:
         return _foreign(record.rollout_id, content.unreadable[record.rollout_id], record.started_at)
     try:
-        plan = plan_on_record(record.plan)
+        plan = Plan.from_dict(record.plan)
     except ConfigurationError as error:
         what = f"has a plan that this version does not understand ({error.found.removesuffix('.')})"
         return _foreign(record.rollout_id, Unreadable(what), record.started_at)

@@ -21,6 +21,7 @@ from airflow_eos_provider.rollout.gate.expectation import Baseline
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.observer import InternalTopics, Observer
 from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.stored import from_json
 
 #: A lease is left to a deferred task for its longest wait, and for so many seconds more to find a process again.
 COME_BACK_SECONDS = 600.0
@@ -72,7 +73,7 @@ class GateLook:
 
     def _look(self, content: JournalContent) -> str | None:
         record = content.rollouts[self.gate.rollout_id]
-        plan, baseline = Plan.from_dict(record.plan), Baseline.from_dict(record.baseline)
+        plan, baseline = Plan.from_dict(record.plan), from_json(Baseline, record.baseline)
         observation = self._observer.observe()
         missing = no_longer_described(plan, observation.workers)
         if missing:

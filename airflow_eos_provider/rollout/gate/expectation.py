@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.rollout.observe.observation import Observation
@@ -16,8 +15,7 @@ class Baseline:
 
     :param connectors: state by connector.
     :param tasks: state by ``connector/number``.
-    :param configs: by connector, the offset of its configuration in the config topic; empty if that was not readable,
-        and in records of versions that did not keep it.
+    :param configs: by connector, the offset of its configuration in the config topic; empty if that was not readable.
     """
 
     connectors: Mapping[str, str] = field(default_factory=dict)
@@ -38,13 +36,6 @@ class Baseline:
         """Whether someone has given the connector another configuration since, so that its trouble may be theirs."""
         now = observation.config.connectors.get(connector) if observation.config else None
         return now is not None and self.configs.get(connector, now.config_offset) != now.config_offset
-
-    def to_dict(self) -> dict[str, dict[str, Any]]:
-        return {"connectors": dict(self.connectors), "tasks": dict(self.tasks), "configs": dict(self.configs)}
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Mapping[str, Any]]) -> Baseline:
-        return cls(dict(document["connectors"]), dict(document["tasks"]), dict(document.get("configs", {})))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.gate.delay import DelayClock
 from airflow_eos_provider.rollout.observe.topic_progress import Memory
-
-#: Schema of a stored gate. Renaming a field needs another one, and a way to read this one: gates are being waited for.
-SCHEMA = 2
+from airflow_eos_provider.stored import as_json, from_json
 
 #: A hold that another process has seen goes on if its last look is no older: about two looks, and a task's start.
 CARRIED_OVER_SECONDS = 30.0
 
 #: A process that comes back when the gate's time is over, or nearly, has this many seconds for its own look.
 LAST_LOOK_SECONDS = 30.0
-
-_LISTS = ("tasks", "delay_ended_for", "silent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +69,9 @@ class GateState:
     :param delay_ended_for: workers on whose behalf the leader was restarted once more; that is done once each.
     :param silent: other workers that did not answer when the gate was handed over; a process has looked at their hosts.
     """
+
+    #: Of a stored gate. Renaming a field needs another one.
+    SCHEMA: ClassVar[int] = 3
 
     rollout_id: str
     worker_id: str | None
@@ -131,8 +130,8 @@ class GateState:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it, for a trigger and for the task state store; :meth:`from_dict` reads it."""
-        lists = {name: list(getattr(self, name)) for name in _LISTS}
-        return {"schema": SCHEMA, **asdict(self), **lists, "memory": self.memory.to_dict()}
+        found: dict[str, Any] = as_json(self)
+        return found
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> GateState:
@@ -140,30 +139,9 @@ class GateState:
 
         :raises ConfigurationError: a version of this package wrote it that this one does not understand.
         """
-        values = dict(document)
-        schema = values.pop("schema", None)
         try:
-            if schema == 1:
-                values = _from_schema_1(values)
-            elif schema != SCHEMA:
-                raise ValueError(f"its schema is {schema}")
-            parts = {
-                "hold": Hold(**values["hold"]),
-                "delay": DelayClock(**values["delay"]),
-                "memory": Memory.from_dict(values["memory"]),
-                **{name: tuple(values[name]) for name in _LISTS},
-            }
-            return cls(**{**values, **parts})
+            return from_json(cls, document)
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigurationError(
-                f"A gate that is waited for was stored by another version of this package: {error}.",
-                expected=f"schema {SCHEMA}",
+                f"A gate that is waited for was stored by another version of this package: {error}."
             ) from error
-
-
-def _from_schema_1(values: dict[str, Any]) -> dict[str, Any]:
-    """What the first schema kept as a document within a document, under other names."""
-    watch = dict(values.pop("watch"))
-    hold = {"polls": 0, "since": watch.pop("held_since"), "snapshot": watch.pop("snapshot")}
-    renamed = {"restart_id": values.pop("restarted_after"), "failed_tasks_restarted": values.pop("healed")}
-    return {"silent": [], **values, **watch, **renamed, "hold": hold}

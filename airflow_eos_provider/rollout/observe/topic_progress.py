@@ -7,8 +7,7 @@ How long it stays open, and whether a source task makes progress, needs several 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 
@@ -83,27 +82,7 @@ class Memory:
     at: float = 0.0
     sizes: dict[str, int] = field(default_factory=dict)
     movements: dict[str, Movement] = field(default_factory=dict)
-    held: dict[Place, Held] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values, so that another process can go on looking."""
-        return {
-            "at": self.at,
-            "sizes": dict(self.sizes),
-            "movements": {connector: asdict(movement) for connector, movement in self.movements.items()},
-            "held": [asdict(held) for held in self.held.values()],
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Memory:
-        """What :meth:`to_dict` gave; nothing is remembered of an empty document."""
-        held = [Held(**values) for values in document.get("held", ())]
-        return cls(
-            at=document.get("at", 0.0),
-            sizes=dict(document.get("sizes", {})),
-            movements={connector: Movement(**values) for connector, values in document.get("movements", {}).items()},
-            held={(one.topic, one.partition): one for one in held},
-        )
+    held: tuple[Held, ...] = ()
 
     def take(self, at: float, ends: Mapping[Place, Ends], topics: Mapping[str, frozenset[str]]) -> None:
         """One more look.
@@ -112,16 +91,15 @@ class Memory:
         :param ends: by partition.
         :param topics: by source connector, the topics that it writes.
         """
-        self.held = {
-            place: self._held(place, found.stable, at) for place, found in ends.items() if found.stable < found.end
-        }
+        before = {(one.topic, one.partition): one for one in self.held}
+        self.held = tuple(
+            one if (one := before.get(place)) and one.stable == found.stable else Held(*place, found.stable, at)
+            for place, found in ends.items()
+            if found.stable < found.end
+        )
         sizes = {c: sum(e.end for (topic, _), e in ends.items() if topic in own) for c, own in topics.items()}
         self.movements = {connector: self._moved(connector, size, at) for connector, size in sizes.items()}
         self.sizes, self.at = sizes, at
-
-    def _held(self, place: Place, stable: int, at: float) -> Held:
-        before = self.held.get(place)
-        return before if before and before.stable == stable else Held(*place, stable, at)
 
     def _moved(self, connector: str, size: int, at: float) -> Movement:
         before = self.movements.get(connector, Movement())

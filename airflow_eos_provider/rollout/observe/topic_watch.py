@@ -89,7 +89,7 @@ class LogWatch:
         self.memory.take(at, {place: Ends(stable[place], ends[place]) for place in ends}, written)
         return LogView(
             partition_count=len(ends),
-            held=tuple(self.memory.held.values()),
+            held=self.memory.held,
             movements=dict(self.memory.movements),
             open_transactions=tuple(t for t in open_transactions if any(topic in watched for topic, _ in t.partitions)),
             unreadable=frozenset(unreadable),

@@ -5,9 +5,7 @@ A roll is refused only if it is certain to stop tasks that run now. All other ef
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_eos_provider.data_text import VALUE_CHARACTERS, one_line
 from airflow_eos_provider.preflight.report import Report
@@ -33,19 +31,10 @@ class ConnectorNotes:
     summary: str = ""
     lines: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"summary": self.summary, "lines": list(self.lines)}
-
     @classmethod
     def of(cls, report: Report) -> ConnectorNotes:
         """The notes of a preflight."""
         return cls(report.summary(), tuple(one_line(line, 2 * VALUE_CHARACTERS) for line in report.lines(SHOWN)))
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> ConnectorNotes:
-        """Those of a stored plan; plans of earlier versions have none."""
-        stored = document.get("connectors") or {}
-        return cls(str(stored.get("summary", "")), tuple(map(str, stored.get("lines", ()))))
 
 
 def stops_no_task(report: Report) -> Check:

@@ -17,9 +17,8 @@ Workers that are not ready come before all others: they run no tasks and may be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 
@@ -92,15 +91,6 @@ def leader_that_ends_delay(observation: Observation, done: Set[str], remaining_s
     if observation.group is None or not observation.group.is_stable or observation.leader_id not in done:
         return None
     return observation.leader_id if remaining_seconds > LONG_DELAY_SECONDS else None
-
-
-def predictions(document: Mapping[str, Any]) -> tuple[TaskDowntime, ...]:
-    """The predictions of a stored plan; plans of earlier versions have them under ``stand_still``.
-
-    :raises KeyError, TypeError: it has none, or none that are understood.
-    """
-    stored = document["task_downtime"] if "task_downtime" in document else document["stand_still"]
-    return tuple(TaskDowntime(**prediction) for prediction in stored)
 
 
 def predict(worker_id: str, observation: Observation) -> TaskDowntime:

@@ -8,9 +8,9 @@ by their current state.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.data_text import LINE_CHARACTERS, code_span, one_line
@@ -19,7 +19,7 @@ from airflow_eos_provider.plan_hash import HashedPlan, hash_of
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.plan.connectors import ConnectorNotes
-from airflow_eos_provider.rollout.plan.order import TaskDowntime, foreseen, predict, predictions
+from airflow_eos_provider.rollout.plan.order import TaskDowntime, foreseen, predict
 from airflow_eos_provider.rollout.plan.planned_edit import PlannedEdit
 from airflow_eos_provider.rollout.plan.worker_edits import (
     ISOLATION_PROPERTY,
@@ -27,18 +27,25 @@ from airflow_eos_provider.rollout.plan.worker_edits import (
     not_ready_for_enabled,
     properties_to_set,
 )
-
-#: Of the document that the journal keeps. 2: a plan may put isolation.level back. 3: what is executed is in the hash.
-SCHEMA = 3
+from airflow_eos_provider.stored import as_json, from_json
 
 
 class ChangeKind(StrEnum):
     """What a plan does to one worker."""
 
-    ROLL = "change the file and restart"
-    FILE_ONLY = "change the file (stopped: it joins in the new mode)"
-    START = "change the file if it is not changed yet, and start"
-    NONE = "nothing: already there"
+    ROLL = "ROLL"
+    FILE_ONLY = "FILE_ONLY"
+    START = "START"
+    NONE = "NONE"
+
+    @property
+    def words(self) -> str:
+        return {
+            ChangeKind.ROLL: "change the file and restart",
+            ChangeKind.FILE_ONLY: "change the file (stopped: it joins in the new mode)",
+            ChangeKind.START: "change the file if it is not changed yet, and start",
+            ChangeKind.NONE: "nothing: already there",
+        }[self]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,9 @@ class Plan(HashedPlan):
     :param connectors: what the mode does to the connectors, as far as it was looked at; not part of the hash.
     """
 
+    #: Of the document that the journal keeps.
+    SCHEMA: ClassVar[int] = 4
+
     group_id: str
     kafka_cluster_id: str
     target: Mode
@@ -128,15 +138,8 @@ class Plan(HashedPlan):
     @property
     def hash(self) -> str:
         """SHA-256 over what the plan rests on, in hexadecimal."""
-        content = {
-            "schema": SCHEMA,
-            "group_id": self.group_id,
-            "kafka_cluster_id": self.kafka_cluster_id,
-            "property": MODE_PROPERTY,
-            "target": self.target,
-            "workers": [asdict(change) for change in self.workers],
-        }
-        return hash_of(content)
+        rests_on = replace(self, task_downtime=(), connectors=ConnectorNotes())
+        return hash_of({**as_json(rests_on), "property": MODE_PROPERTY})
 
     @property
     def nothing_to_do(self) -> bool:
@@ -178,16 +181,7 @@ class Plan(HashedPlan):
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON: kept in the journal and handed from task to task."""
-        return {
-            "schema": SCHEMA,
-            "hash": self.hash,
-            "group_id": self.group_id,
-            "kafka_cluster_id": self.kafka_cluster_id,
-            "target": str(self.target),
-            "workers": [{**asdict(change), "kind": change.kind.name} for change in self.workers],
-            "task_downtime": [asdict(prediction) for prediction in self.task_downtime],
-            "connectors": self.connectors.to_dict(),
-        }
+        return {"hash": self.hash, **as_json(self)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Plan:
@@ -195,32 +189,14 @@ class Plan(HashedPlan):
 
         :raises ConfigurationError: another schema, no plan at all, or content that does not match its own hash.
         """
-        if document.get("schema") != SCHEMA:
-            raise ConfigurationError(f"The plan has schema {document.get('schema')!r}.", expected=str(SCHEMA))
         try:
-            plan = cls(
-                group_id=document["group_id"],
-                kafka_cluster_id=document["kafka_cluster_id"],
-                target=Mode(document["target"]),
-                workers=tuple(
-                    WorkerChange(
-                        **{
-                            **change,
-                            "kind": ChangeKind[change["kind"]],
-                            "start": tuple(change["start"]),
-                            "variables": tuple(change["variables"]),
-                        }
-                    )
-                    for change in document["workers"]
-                ),
-                task_downtime=predictions(document),
-                connectors=ConnectorNotes.from_document(document),
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            plan = from_json(cls, document)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigurationError(
-                f"The document is no plan of this schema ({type(error).__name__}: {error}).", remedy="Make a new plan."
+                f"The document is no plan of this version ({type(error).__name__}: {error}).",
+                remedy="Make a new plan.",
             ) from error
-        if plan.hash != document.get("hash"):
+        if plan.to_dict() != document:
             raise ConfigurationError("The plan's content does not match its hash.", remedy="Make a new plan.")
         return plan
 
@@ -239,7 +215,7 @@ class Plan(HashedPlan):
             tasks = prediction.tasks if prediction else 0
             shown = str(prediction) if prediction and change.kind is not ChangeKind.NONE else "not at all"
             worker_id, runs = code_span(change.worker_id), code_span(change.runs)
-            lines.append(f"| {worker_id} | {runs} | {tasks} | {change.kind} | {shown} |")
+            lines.append(f"| {worker_id} | {runs} | {tasks} | {change.kind.words} | {shown} |")
         lines += ["", "```diff", *self.diff(), "```", ""]
         executed = self.executed()
         if executed:

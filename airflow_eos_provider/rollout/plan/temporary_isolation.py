@@ -11,8 +11,8 @@ from __future__ import annotations
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import RolloutRecord
 from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.plan.planned_edit import PlannedEdit
-from airflow_eos_provider.rollout.plan.recorded_plan import is_followed
 from airflow_eos_provider.rollout.plan.worker_edits import ISOLATION_PROPERTY, READ_COMMITTED, Former
 
 
@@ -38,7 +38,7 @@ def _set_by_a_roll(
 ) -> Former | None:
     for record in newest_first:
         steps = content.steps.get(record.rollout_id, {})
-        if not is_followed(record.plan):
+        if record.plan.get("schema") != Plan.SCHEMA:
             if worker_id in steps:
                 return None
             continue

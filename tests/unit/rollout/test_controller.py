@@ -114,40 +114,10 @@ class Stored(Remembered):
         return self.document
 
 
-#: The same gate as the first schema kept it.
-FIRST_SCHEMA: dict[str, Any] = {
-    "schema": 1,
-    "rollout_id": "r1",
-    "worker_id": None,
-    "restarted_after": 0.0,
-    "watch": {
-        "polls": 1,
-        "hold_seconds": 0.0,
-        "deadline": 1.0,
-        "latest_deadline": 1.0,
-        "tasks": [],
-        "after_delay_seconds": None,
-        "running_since": None,
-        "delay": {"delay_ms": 0, "seen_at": 0.0},
-        "held_since": 0.0,
-        "snapshot": "",
-        "looked_at": 0.0,
-    },
-    "memory": {},
-    "config_topic": None,
-    "offsets_topic": None,
-    "look_at": 0.0,
-    "healed": False,
-    "delay_ended_for": [],
-    "silent": [],
-}
-
-
 @pytest.mark.parametrize(
     ("document", "state", "remembered"),
     [
         (waited().to_dict(), RolloutState.RUNNING, True),
-        (FIRST_SCHEMA, RolloutState.RUNNING, True),
         (waited().to_dict(), RolloutState.PAUSED, False),  # that gate has answered, so the next one begins anew
         ({**waited().to_dict(), "rollout_id": "r0"}, RolloutState.RUNNING, False),
         ({"schema": 99}, RolloutState.RUNNING, False),

@@ -27,11 +27,11 @@ from airflow_eos_provider.rollout.act import handover as module
 from airflow_eos_provider.rollout.act.decision import leader_to_restart
 from airflow_eos_provider.rollout.act.handover import GateLook
 from airflow_eos_provider.rollout.gate.conditions import ASKS_THE_HOSTS, CONDITIONS, SEEN_REMOTELY
-from airflow_eos_provider.rollout.gate.delay import DelayClock
 from airflow_eos_provider.rollout.gate.gate import poll
-from airflow_eos_provider.rollout.gate.state import CARRIED_OVER_SECONDS, GateState, Hold
+from airflow_eos_provider.rollout.gate.state import CARRIED_OVER_SECONDS, GateState
 from airflow_eos_provider.rollout.observe.observation import Observation
-from airflow_eos_provider.rollout.observe.topic_progress import Ends, Held, Memory, Movement
+from airflow_eos_provider.rollout.observe.topic_progress import Ends, Memory
+from airflow_eos_provider.stored import as_json, from_json
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 NOW = 1_000_000.0
@@ -91,73 +91,10 @@ def test_a_gate_survives_being_stored(gate: Any) -> None:
     assert carried_over(state) == state
 
 
-@pytest.mark.parametrize("change", [{"schema": 3}, {"schema": None}, {"hold": {"polls": "x", "y": 0}}, {"unknown": 1}])
+@pytest.mark.parametrize("change", [{"schema": 2}, {"schema": None}, {"hold": {"polls": "x", "y": 0}}])
 def test_what_another_version_has_stored_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="another version"):
         GateState.from_dict({**gate_until().to_dict(), **change})
-
-
-#: Written by the version that kept a document within a document.
-SCHEMA_1: dict[str, Any] = {
-    "schema": 1,
-    "rollout_id": "r1",
-    "worker_id": "w2:8083",
-    "restarted_after": NOW - 30.0,
-    "watch": {
-        "polls": 3,
-        "hold_seconds": 5.0,
-        "deadline": NOW + 60.0,
-        "latest_deadline": NOW + 120.0,
-        "tasks": ["mirror/1"],
-        "after_delay_seconds": 9.0,
-        "running_since": NOW + 2.0,
-        "delay": {"delay_ms": 300000, "seen_at": NOW + 1.0},
-        "held_since": NOW,
-        "snapshot": "cafe",
-        "looked_at": NOW + 3.0,
-    },
-    "memory": {
-        "at": NOW + 3.0,
-        "sizes": {"mirror": 7},
-        "movements": {"mirror": {"looks": 3, "steady_at": NOW + 3.0, "moved_since": NOW}},
-        "held": [{"topic": "t", "partition": 0, "stable": 5, "since": NOW}],
-    },
-    "config_topic": "configs",
-    "offsets_topic": "offsets",
-    "look_at": NOW + 63.0,
-    "healed": True,
-    "delay_ended_for": ["w2:8083"],
-    "silent": ["w3:8083"],
-}
-
-
-def test_a_gate_of_the_first_schema_is_understood() -> None:
-    assert GateState.from_dict(SCHEMA_1) == GateState(
-        rollout_id="r1",
-        worker_id=W2,
-        restart_id=NOW - 30.0,
-        polls=3,
-        hold_seconds=5.0,
-        deadline=NOW + 60.0,
-        latest_deadline=NOW + 120.0,
-        after_delay_seconds=9.0,
-        tasks=("mirror/1",),
-        hold=Hold(0, NOW, "cafe"),
-        delay=DelayClock(300_000, NOW + 1.0),
-        running_since=NOW + 2.0,
-        looked_at=NOW + 3.0,
-        memory=Memory(
-            NOW + 3.0, {"mirror": 7}, {"mirror": Movement(3, NOW + 3.0, NOW)}, {("t", 0): Held("t", 0, 5, NOW)}
-        ),
-        config_topic="configs",
-        offsets_topic="offsets",
-        look_at=NOW + 63.0,
-        failed_tasks_restarted=True,
-        delay_ended_for=(W2,),
-        silent=(W3,),
-    )
-    without = {key: value for key, value in SCHEMA_1.items() if key != "silent"}  # an earlier one still
-    assert GateState.from_dict(without).silent == ()
 
 
 def test_the_deadline_is_the_same_however_often_the_gate_is_carried_over() -> None:
@@ -220,10 +157,10 @@ def test_what_is_remembered_of_the_topics_survives_being_stored() -> None:
     for look in range(4):
         ends = {("t", 0): Ends(stable=10, end=10 + look), ("u", 1): Ends(stable=look, end=look)}
         memory.take(NOW + look, ends, {"mirror": frozenset({"t", "u"})})
-    again = Memory.from_dict(through_json(memory.to_dict()))
+    again = from_json(Memory, through_json(as_json(memory)))
     assert asdict(again) == asdict(memory)
     assert again.movements["mirror"].steady_at == NOW + 3
-    assert Memory.from_dict({}) == Memory()
+    assert from_json(Memory, {}) == Memory()
 
 
 @pytest.mark.parametrize(
@@ -271,7 +208,7 @@ class Elsewhere:
         self.gate = gate
         self.at = NOW
         self.error: Exception | None = None
-        record = RolloutRecord("r1", gate.plan.to_dict(), gate.baseline.to_dict(), RolloutState.RUNNING, NOW - 200.0)
+        record = RolloutRecord("r1", gate.plan.to_dict(), as_json(gate.baseline), RolloutState.RUNNING, NOW - 200.0)
         lease = Lease(Owner.deferred_task(TASK), "r1", "ann", "waiting", NOW + 900.0)
         self.content = JournalContent(lease, {"r1": record}, {"r1": gate.steps})
         monkeypatch.setattr(module, "read_journal", lambda *_: self.content)

@@ -154,9 +154,9 @@ def test_a_held_partition_is_dated_from_the_first_look_at_that_offset() -> None:
     memory = Memory()
     for at, found in ((1.0, ends(7, 9)), (2.0, ends(7, 12)), (3.0, ends(12, 13)), (4.0, ends(12, 13))):
         memory.take(at, found, OUT)
-    assert memory.held == {("out", 0): Held("out", 0, 12, 3.0)}
+    assert memory.held == (Held("out", 0, 12, 3.0),)
     memory.take(5.0, ends(13, 13), OUT)
-    assert memory.held == {}
+    assert memory.held == ()
 
 
 def test_a_source_is_steady_after_three_growing_looks_in_a_row() -> None:
