@@ -6,6 +6,7 @@ in the field ``extra`` and written back if the class has one. A member that is m
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import MISSING, field, fields, is_dataclass
 from enum import Enum
@@ -33,6 +34,8 @@ def as_json(value: Any) -> Any:
         return [as_json(each) for each in value]
     if isinstance(value, (set, frozenset)):
         return sorted(as_json(each) for each in value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     return value.value if isinstance(value, Enum) else str(value) if isinstance(value, Path) else value
 
 
@@ -56,6 +59,8 @@ def _read(kind: Any, document: Any) -> Any:
         return origin(_read(each, value) for each, value in zip(kinds, document, strict=True))
     if inner and issubclass(origin, Mapping):
         return {_read(inner[0], name): _read(inner[1], value) for name, value in document.items()}
+    if kind is bytes:
+        return base64.b64decode(document)
     return origin(document) if origin in (int, float) or issubclass(origin, (Enum, Path)) else document
 
 

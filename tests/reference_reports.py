@@ -18,6 +18,7 @@ _PACKAGE = Path(airflow_eos_provider.__file__).parent
 
 _ROLLED = [
     ("", "cli/confirm.py:print_applied"),
+    ("plan.", "rollout/plan/plan.py:Plan"),
     ("plan.", "rollout/plan/plan.py:Plan.to_dict"),
     ("plan.", "cli/plan_apply.py:to_document"),
     ("report.", "rollout/outcome.py:RolloutReport.to_dict"),
@@ -29,7 +30,7 @@ _ACL_CHECK = [("", "cli/acl.py:_document"), ("rules[].", "acls/judge.py:RightFin
 _CHANGE = [("", "cli/confirm.py:print_applied"), ("plan.", "changes/change.py:Plan.to_dict")]
 _OFFSETS = [
     *_CHANGE,
-    ("plan.content.offsets_of.<connector>.", "offsets/verbs/plan.py:OffsetsPlan.content"),
+    ("plan.content.offsets_of.<connector>.", "offsets/verbs/plan.py:OffsetsPlan"),
     ("report.", "changes/offsets/change.py:OffsetsReport.to_dict"),
 ]
 _ACL_CHANGE = [
@@ -66,6 +67,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         ("--to-version: findings[].", _FINDING[1]),
     ],
     "eos plan": [
+        ("", "rollout/plan/plan.py:Plan"),
         ("", "rollout/plan/plan.py:Plan.to_dict"),
         ("", "cli/plan_apply.py:to_document"),
         ("", "cli/plan_apply.py:plan"),
@@ -85,6 +87,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos offsets drop-own": [
         ("", "cli/confirm.py:print_applied"),
         ("report.", "cli/drop_own.py:_report"),
+        ("plan.", "downgrade/drop_own.py:DropPlan"),
         ("plan.", "downgrade/drop_own.py:DropPlan.to_dict"),
     ],
     "eos changes list": [("[].", "cli/changes.py:list_")],
@@ -115,7 +118,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos topics check": [("", "connect/topics/topic_checks.py:TopicsLook.to_dict"), *_TOPIC_FINDING],
     "eos topics create": [
         *_CHANGE,
-        ("plan.content.changes[].", "connect/topics/topic_checks.py:TopicChange.to_dict"),
+        ("plan.content.changes[].", "connect/topics/topic_checks.py:TopicChange"),
         ("report.", "changes/topics/change.py:TopicsReport.to_dict"),
         *((f"report.{at}", made_by) for at, made_by in _TOPIC_FINDING),
     ],
@@ -130,7 +133,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos uninstall": [
         *_CHANGE,
         ("plan.content.", "changes/uninstall/remove.py:Left.content"),
-        ("plan.content.removes[].", "changes/uninstall/remove.py:Item.to_dict"),
+        ("plan.content.removes[].", "changes/uninstall/remove.py:Item"),
         ("report.", "changes/uninstall/change.py:UninstallReport.to_dict"),
     ],
     "eos lab status": [("", "lab/status.py:LabStatus.as_json")],
@@ -168,7 +171,7 @@ def has_json(command: Any) -> bool:
 
 
 def keys_of(function: str) -> list[str]:
-    """The keys of the dictionary that a function makes, those within it behind a dot.
+    """The keys of the dictionary that a function makes, those within it behind a dot; of a class its fields.
 
     :param function: file below the package and name, as in ``rollout/plan/plan.py:Plan.to_dict``.
     :raises LookupError: there is no such function, or it makes no dictionary.
@@ -180,7 +183,8 @@ def keys_of(function: str) -> list[str]:
         node = next((one for one in ast.iter_child_nodes(node) if getattr(one, "name", None) == part), ast.Pass())
         if isinstance(node, ast.ClassDef):
             fields = [ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)]
-    found = [key for value in _made(node) for key in _keys(value, fields)]
+            fields = [name for name in fields if not name.isupper()]
+    found = fields if isinstance(node, ast.ClassDef) else [k for value in _made(node) for k in _keys(value, fields)]
     if not found:
         raise LookupError(f"{function} makes no document")
     return list(dict.fromkeys(found))

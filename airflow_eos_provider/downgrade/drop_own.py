@@ -9,7 +9,7 @@ version of Connect reads and writes the connector's offsets in the global topic.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from airflow_eos_provider.connect.properties import trimmed
@@ -27,9 +27,10 @@ from airflow_eos_provider.offsets.seen.group import Progress, read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere, require_source, unknown_connector
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
+from airflow_eos_provider.stored import as_json, from_json
 
 #: Of a plan's document. Renaming it leaves changes that are under way without their command.
-KIND, SCHEMA = "own-topic-drop", 1
+KIND = "own-topic-drop"
 
 _SECONDS = 60.0
 
@@ -46,6 +47,7 @@ class DropPlan(ShownPlan):
         another Connect cluster, too.
     """
 
+    SCHEMA: ClassVar[int] = 1
     moved: ClassVar[str] = "the topic or who names it has changed"
 
     group_id: str
@@ -64,7 +66,7 @@ class DropPlan(ShownPlan):
     @property
     def hash(self) -> str:
         """SHA-256 over the connector and the topic."""
-        return hash_of({name: value for name, value in self._content().items() if name != "left"})
+        return hash_of(as_json(replace(self, left=0)))
 
     def lines(self) -> list[str]:
         """The plan for a person."""
@@ -83,21 +85,7 @@ class DropPlan(ShownPlan):
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
-        return {**self._content(), "hash": self.hash}
-
-    def _content(self) -> dict[str, Any]:
-        return {
-            "kind": KIND,
-            "schema": SCHEMA,
-            "group_id": self.group_id,
-            "kafka_cluster_id": self.kafka_cluster_id,
-            "connector": self.connector,
-            "topic": self.topic,
-            "topic_id": self.topic_id,
-            "offsets": self.offsets,
-            "left": self.left,
-            "also_of": list(self.also_of),
-        }
+        return {"kind": KIND, **as_json(self), "hash": self.hash}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> DropPlan:
@@ -105,10 +93,10 @@ class DropPlan(ShownPlan):
 
         :raises ConfigurationError: another version of this package wrote it.
         """
-        if (document.get("kind"), document.get("schema")) != (KIND, SCHEMA):
-            raise ConfigurationError("The recorded plan is from another version of this package.")
-        names = ("group_id", "kafka_cluster_id", "connector", "topic", "topic_id", "offsets", "left")
-        return cls(**{name: document[name] for name in names}, also_of=tuple(document["also_of"]))
+        try:
+            return from_json(cls, document)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigurationError("The recorded plan is from another version of this package.") from error
 
 
 def connectors_in(topic: OffsetsTopic) -> set[str]:

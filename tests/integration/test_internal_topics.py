@@ -156,7 +156,7 @@ def test_a_missing_own_topic_is_created_as_the_worker_had_it_and_the_connector_u
     done = json.loads(eos.run(*create, "--json").stdout)
 
     assert done["plan"]["unfinished"]
-    assert [change["topic"] for change in done["report"]["changes"]] == [topic, "to-come"]
+    assert [change["wanted"]["name"] for change in done["report"]["changes"]] == [topic, "to-come"]
     ours = topics.describe([topic, "to-come"])
     assert {replace(each, id=workers.id) for each in ours.values()} == {workers}
     assert topics.settings_of([topic, "to-come"]) == {topic: settings, "to-come": settings}
@@ -212,7 +212,7 @@ def test_topics_that_several_share_are_named_and_left_alone(lab: Lab, eos: Any, 
     assert any("connect-cluster-other" in words for words in about(found, configs))
     plan = json.loads(eos.run("topics", "create", "--json", expect=(0, 3)).stdout)["plan"]
     named = {"shared", configs, f"{lab.group_id}-offsets"}
-    assert named.isdisjoint(change["topic"] for change in plan["content"]["changes"])
+    assert named.isdisjoint(change["wanted"]["name"] for change in plan["content"]["changes"])
     left = [line for line in plan["lines"] if line.startswith("Not fixed here: ")]
     assert all(any(f" {topic} " in line for line in left) for topic in named)
     with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:

@@ -68,7 +68,7 @@ def test_a_reset_is_shown_then_done_by_its_hash_and_the_connector_reads_from_the
     cluster.source("reset")
     plan = json.loads(eos.run("offsets", "reset", "reset", "--json", expect=3).stdout)["plan"]
     found = plan["content"]["offsets_of"]["reset"]
-    assert (len(found["writes"]), found["exactly_once"], found["target_state"]) == (1, True, "STARTED")
+    assert (len(found["writes"]), found["look"]["exactly_once"], found["look"]["target_state"]) == (1, True, "STARTED")
     refused = eos.run("offsets", "reset", "reset", expect=3).stderr
     assert "Nothing changed" in refused
     assert f"--plan {plan['hash'][:12]}" in refused

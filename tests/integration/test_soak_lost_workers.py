@@ -38,6 +38,7 @@ from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.stored import from_json
 from tests.changed import changed
 from tests.waiting import until
 
@@ -298,7 +299,7 @@ def test_what_a_suspended_worker_holds_open_is_fenced_and_it_writes_nothing_more
         session.ask(lambda rest: rest.resume(TABLE))
     with Suspended(cluster) as suspended, ConnectSession(cluster.asked_briefly()) as session:
         plan = FENCING.plan(session, FencingRequest((TABLE,)))
-        (round_,) = FencePlan.of(plan.content).rounds
+        (round_,) = from_json(FencePlan, plan.content).rounds
         assert set(round_.fence) == set(round_.held) == suspended.tasks
         done = carry_out(FENCING, session, plan, actor="a test")
         assert isinstance(done, FencingReport)

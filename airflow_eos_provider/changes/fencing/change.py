@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_eos_provider.changes.change import Change, Look, Plan, option
 from airflow_eos_provider.changes.leaf import FENCED_IDS
 from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.stored import as_json, from_json
 
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceId, FenceLook
@@ -85,12 +86,12 @@ class Fencing(Change[FencingRequest]):
         from airflow_eos_provider.changes.fencing.plan import FencePlan
 
         assert act is not None  # it takes the lease
-        return self._fencer(session, plan.request, report).carry_out(FencePlan.of(plan.content), act)
+        return self._fencer(session, plan.request, report).carry_out(from_json(FencePlan, plan.content), act)
 
     def done_before(self, session: ConnectSession, plan: Plan) -> FencingReport | None:
         from airflow_eos_provider.changes.fencing.plan import FencePlan
 
-        return self._fencer(session, plan.request).done_before(FencePlan.of(plan.content))
+        return self._fencer(session, plan.request).done_before(from_json(FencePlan, plan.content))
 
     def look(self, session: ConnectSession, request: FencingRequest) -> Look:
         """The rounds that are due, and what is held open. Errors as in :meth:`plan`."""
@@ -137,7 +138,7 @@ def fencing_plan(group_id: str, request: FencingRequest, decision: Decision) -> 
         about=", ".join(round_.connector for round_ in plan.rounds),
         question=f"Fence {counted(len(plan.rounds), 'connector')} of Kafka Connect group {group_id}?",
         lines=tuple(line for round_ in plan.rounds or decision.rounds for line in round_.lines()),
-        content=plan.content(),
+        content=as_json(plan),
         request={**asdict(request), "connectors": list(request.connectors)},
         nothing=nothing,
     )

@@ -9,13 +9,14 @@ pending, only its id is fenced.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceLook
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState
 from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.stored import unstored
 
 #: Connect's leader has 90 s for a round, and Java's client takes about one a second for each broker.
 SLOW_IDS = 60
@@ -44,7 +45,7 @@ class ConnectorRound:
     """
 
     connector: str
-    why: str = ""
+    why: str = unstored("")
     fence: tuple[int, ...] = ()
     restart: tuple[int, ...] = ()
     running: tuple[int, ...] = ()
@@ -85,19 +86,6 @@ class ConnectorRound:
             found.append(f"  Connect may not fence {self.slow_ids} ids within its 90 s: {SLOW_REMEDY}")
         return found
 
-    def document(self) -> dict[str, Any]:
-        """The same as JSON, without why."""
-        found = {**asdict(self), "held": {str(number): list(producer) for number, producer in self.held.items()}}
-        del found["why"]
-        return found
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> ConnectorRound:
-        """Read :meth:`document` back."""
-        held = {int(number): (int(one[0]), int(one[1])) for number, one in document["held"].items()}
-        lists = {name: tuple(document[name]) for name in ("fence", "restart", "running")}
-        return cls(**{**document, **lists, "held": held})
-
 
 @dataclass(frozen=True, slots=True)
 class FencePlan:
@@ -112,21 +100,6 @@ class FencePlan:
     rounds: tuple[ConnectorRound, ...]
     names: tuple[str, ...] = ()
     pending_only: bool = False
-
-    def content(self) -> dict[str, Any]:
-        """What is done and what that rests on, as JSON."""
-        return {
-            "kafka_cluster_id": self.kafka_cluster_id,
-            "names": list(self.names),
-            "pending_only": self.pending_only,
-            "connectors": [round_.document() for round_ in self.rounds],
-        }
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> FencePlan:
-        """Read :meth:`content` back."""
-        rounds = tuple(ConnectorRound.of(each) for each in content["connectors"])
-        return cls(content["kafka_cluster_id"], rounds, tuple(content["names"]), content["pending_only"])
 
 
 @dataclass(frozen=True, slots=True)

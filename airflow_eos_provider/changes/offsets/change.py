@@ -312,8 +312,9 @@ class OffsetsChange(Change[R]):
 
 def _plans(plan: Plan) -> list[OffsetsPlan]:
     from airflow_eos_provider.offsets.verbs.plan import OFFSETS_OF, OffsetsPlan
+    from airflow_eos_provider.stored import from_json
 
-    return [OffsetsPlan.of_content(content) for content in plan.content[OFFSETS_OF].values()]
+    return [from_json(OffsetsPlan, content) for content in plan.content[OFFSETS_OF].values()]
 
 
 class Reset(OffsetsChange[ResetRequest]):

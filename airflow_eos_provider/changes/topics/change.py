@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_eos_provider.changes.change import Change, Plan, option, read_request
 from airflow_eos_provider.changes.leaf import INTERNAL_TOPICS
 from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.stored import as_json, from_json
 
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.topics.look import InternalTopicsClient
@@ -54,7 +55,7 @@ class TopicsReport:
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
         return {
-            "changes": [change.to_dict() for change in self.changes],
+            "changes": as_json(self.changes),
             "findings": [one.to_dict() for one in self.findings],
             "not_checked": list(self.not_checked),
         }
@@ -116,11 +117,11 @@ class CreateTopics(Change[TopicsRequest]):
         from airflow_eos_provider.changes.topics.look import InternalTopicsClient
         from airflow_eos_provider.connect.topics.topic_checks import TopicPlan, plan_of
 
-        approved = TopicPlan.of(plan.content)
+        approved = from_json(TopicPlan, plan.content)
         client = InternalTopicsClient(session, **asdict(read_request(TopicsRequest, plan.request)))
         look = client.whole_look({name for change in approved.changes for name in change.wanted.connectors})
-        now = [change.to_dict() for change in plan_of(look).changes]
-        return client, approved, look, tuple(change for change in approved.changes if change.to_dict() in now)
+        now = [change.diff() for change in plan_of(look).changes]
+        return client, approved, look, tuple(change for change in approved.changes if change.diff() in now)
 
 
 CREATE_TOPICS = CreateTopics()
@@ -139,7 +140,7 @@ def topics_plan(look: TopicsLook, plan: TopicPlan, request: TopicsRequest) -> Pl
         question=f"Create or fix {counted(len(plan.changes), 'internal topic')} of Kafka Connect group "
         f"{look.group_id}?",
         lines=(*plan.diff(), *_rest(left, look.not_checked)),
-        content=plan.content(),
+        content=as_json(plan),
         request={**asdict(request), "own_topics": list(request.own_topics)},
         nothing="" if plan.changes else "No internal topic is missing, and none needs a fix here.",
         needs_hash=f"It changes settings of {', '.join(named)} in another Kafka cluster, which a connector names."

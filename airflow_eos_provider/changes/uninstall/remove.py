@@ -22,6 +22,7 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of
 from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path
+from airflow_eos_provider.stored import as_json, from_json
 
 _WHY_UNSEEN = "they are on another machine, or its description names none; see docs/reference/left-behind.md"
 _AGAIN = "eos then cannot tell which intervals are complete; an interval that runs again is delivered again"
@@ -45,10 +46,6 @@ class Item:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" + (f" (id {self.id})" if self.id else "")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {"kind": self.kind, "name": self.name, "id": self.id, "why": self.why}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ class Left:
         """
         return {
             "kafka_cluster_id": self.kafka_cluster_id,
-            "removes": [item.to_dict() for item in self.removes],
+            "removes": as_json(self.removes),
             "journal": self.journal.id if self.journal and self.has_history else "",
         }
 
@@ -120,7 +117,7 @@ def remove(session: ConnectSession, plan: Plan, act: GroupChange, report: Callab
     :returns: the names of what is gone.
     """
     topics = Topics(session.kafka.settings)
-    for item in (Item(**each) for each in plan.content["removes"]):
+    for item in from_json(tuple[Item, ...], plan.content["removes"]):
         with act.step(str(item)):
             act.confirm(f"remove {item}")
             if item.kind == "file":

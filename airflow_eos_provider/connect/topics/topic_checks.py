@@ -380,35 +380,6 @@ class TopicChange:
                 lines += [f"-{name}={self.before[name]}"] * (name in self.before) + [f"+{name}={value}"]
         return [one_line(line, LINE_CHARACTERS) for line in lines]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {
-            "topic": self.wanted.name,
-            "role": str(self.wanted.role),
-            "connectors": list(self.wanted.connectors),
-            "addresses": self.wanted.addresses,
-            "action": "create" if self.creates else "set",
-            "partitions": self.wanted.partitions if self.creates else None,
-            "replicas": self.wanted.replicas if self.creates else None,
-            "settings": dict(self.settings),
-            "before": dict(self.before),
-        }
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> TopicChange:
-        """Read :meth:`to_dict` back."""
-        settings = dict(document["settings"])
-        wanted = WantedTopic(
-            document["topic"],
-            Role(document["role"]),
-            tuple(document["connectors"]),
-            document["partitions"],
-            document["replicas"],
-            settings,
-            addresses=document["addresses"],
-        )
-        return cls(wanted, document["action"] == "create", settings, dict(document["before"]))
-
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
@@ -419,15 +390,6 @@ class TopicPlan:
 
     changes: tuple[TopicChange, ...]
     rests_on: Mapping[str, Any]
-
-    def content(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {"changes": [change.to_dict() for change in self.changes], "rests_on": self.rests_on}
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> TopicPlan:
-        """Read :meth:`content` back."""
-        return cls(tuple(map(TopicChange.of, content["changes"])), content["rests_on"])
 
     def diff(self) -> list[str]:
         """What changes, a line each, in the form of a diff."""

@@ -23,6 +23,7 @@ from airflow_eos_provider.connect.topics.source_offsets import OffsetKey, Offset
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.offsets.seen.group import GroupOffsets
 from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.stored import as_json, from_json
 
 KIND, SCHEMA = "connect-source-offsets", 1
 
@@ -40,19 +41,6 @@ class BackedUpTopic:
     id: str | None
     ends: Mapping[int, int]
     own_of: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "id": self.id,
-            "ends": {str(partition): end for partition, end in sorted(self.ends.items())},
-            "own_of": list(self.own_of),
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> BackedUpTopic:
-        ends = {int(partition): int(end) for partition, end in document["ends"].items()}
-        return cls(str(document["name"]), document["id"], ends, tuple(document["own_of"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +75,7 @@ class Backup:
             "group_id": self.group_id,
             "taken_at": datetime.fromtimestamp(self.taken_at, UTC).isoformat(),
             "connectors": None if self.connectors is None else list(self.connectors),
-            "topics": [topic.to_dict() for topic in self.topics],
+            "topics": as_json(self.topics),
             **({"without": list(self.without)} if self.without else {}),
         }
 
@@ -211,7 +199,7 @@ def _read(lines: Iterable[bytes], file: Path) -> Backup:
         group_id=header["group_id"],
         taken_at=datetime.fromisoformat(header["taken_at"]).timestamp(),
         connectors=None if header["connectors"] is None else tuple(header["connectors"]),
-        topics=tuple(map(BackedUpTopic.from_dict, header["topics"])),
+        topics=from_json(tuple[BackedUpTopic, ...], header["topics"]),
         records=tuple(records),
         without=tuple(header.get("without", ())),
         digest=digest.hexdigest(),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +15,7 @@ from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.plan_hash import hash_of
+from airflow_eos_provider.stored import as_json, unstored
 
 #: The member of a plan's content that has a planned change for each connector.
 OFFSETS_OF = "offsets_of"
@@ -96,7 +96,7 @@ class OffsetsPlan:
     writes: tuple[Write, ...] = field(repr=False)
     own_topic: str | None = None
     last_change: str = ""
-    ended: tuple[str, ...] = ()
+    ended: tuple[str, ...] = unstored(())
 
     @classmethod
     def of(
@@ -236,27 +236,9 @@ class OffsetsPlan:
         count only where it is stopped, and so do values that are carried from one place to another: the ones that are
         written are those of the moment when it is. Which keys are written, and which are removed, counts always.
         """
-        return {
-            "request": asdict(self.request),
-            **asdict(self.look),
-            "topics": [asdict(topic) for topic in self.topics],
-            "writes": [_write_document(self._hashed(write)) for write in self.writes],
-            "own_topic": self.own_topic,
-            "last_change": self.last_change,
-        }
-
-    @classmethod
-    def of_content(cls, document: Mapping[str, Any]) -> OffsetsPlan:
-        """Read :meth:`content` back."""
-        look = {name: document[name] for name in ConnectorLook.__dataclass_fields__}
-        return cls(
-            OffsetsRequest.from_dict(document["request"]),
-            ConnectorLook(**{**look, "target_state": TargetState(document["target_state"])}),
-            tuple(PlannedTopic(**topic) for topic in document["topics"]),
-            tuple(_write(write) for write in document["writes"]),
-            document["own_topic"],
-            document["last_change"],
-        )
+        writes = tuple(self._hashed(write) for write in self.writes)
+        found: dict[str, Any] = as_json(replace(self, writes=writes))
+        return found
 
     def lines(self) -> list[str]:
         """The plan for a person: what happens to the connector, then each offset."""
@@ -309,25 +291,3 @@ class OffsetsPlan:
 
 def _shown(value: bytes | None) -> str:
     return "none" if value is None else value.decode(errors="backslashreplace")
-
-
-def _write_document(write: Write) -> dict[str, Any]:
-    return {
-        "topic": write.topic,
-        "kafka_partition": write.kafka_partition,
-        **{name: _text(getattr(write, name)) for name in ("key", "before", "after")},
-    }
-
-
-def _write(document: Mapping[str, Any]) -> Write:
-    key, before, after = (_bytes(document[name]) for name in ("key", "before", "after"))
-    assert key is not None
-    return Write(document["topic"], document["kafka_partition"], key, before, after)
-
-
-def _text(content: bytes | None) -> str | None:
-    return None if content is None else base64.b64encode(content).decode()
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text, validate=True)

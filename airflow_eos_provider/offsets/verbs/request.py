@@ -146,9 +146,3 @@ class OffsetsRequest:
     def _wanted_of(self, places: changes.Places) -> Sequence[Wanted]:
         """The offsets of an alteration."""
         return changes.one_for_each(places, self.where, self.wanted[0].offset) if self.each else self.wanted
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> OffsetsRequest:
-        """Read it back from JSON."""
-        wanted = tuple(Wanted(one["partition"], one["offset"]) for one in document["wanted"])
-        return cls(**{**document, "verb": Verb(document["verb"]), "wanted": wanted})

@@ -13,6 +13,7 @@ from airflow_eos_provider.offsets.verbs.apply import _require_nothing_elsewhere
 from airflow_eos_provider.offsets.verbs.changes import Wanted, Write
 from airflow_eos_provider.offsets.verbs.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
+from airflow_eos_provider.stored import from_json
 
 KEY = b'["c",{"file":"a"}]'
 
@@ -66,7 +67,7 @@ def test_a_part_of_the_plan_may_be_written_already_and_nothing_else_may_come_in(
 
 def test_a_plan_comes_back_from_the_journal() -> None:
     later = replace(plan(TargetState.STOPPED, after=b"\xff"), last_change="20261122T101500-offsets-reset-1")
-    assert OffsetsPlan.of_content(json.loads(json.dumps(later.content()))) == later
+    assert from_json(OffsetsPlan, json.loads(json.dumps(later.content()))) == later
     assert f"last changed by {later.last_change}" in later.lines()[0]
 
 
@@ -159,7 +160,7 @@ def test_a_migration_says_which_topic_is_made_and_what_the_configuration_becomes
     assert any("create the topic own" in step for step in own.steps())
     assert any("offsets.storage.topic=own" in step for step in own.steps())
     assert any("no offsets.storage.topic" in step for step in replace(own, own_topic="").steps())
-    assert OffsetsPlan.of_content(own.content()).created == own.created
+    assert from_json(OffsetsPlan, own.content()).created == own.created
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigStat
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
+from airflow_eos_provider.stored import from_json
 
 COMMIT, RECORD = 20, 10
 
@@ -180,8 +181,8 @@ def test_a_plan_comes_back_from_the_journal_and_one_that_was_edited_does_not() -
     document = json.loads(json.dumps(plan.to_dict()))
     assert json.loads(json.dumps(Plan.from_dict(document, plan.kind).to_dict())) == document
     without_why = replace(decided, rounds=tuple(replace(each, why="") for each in decided.rounds))
-    assert FencePlan.of(document["content"]) == without_why
-    document["content"]["connectors"][0]["fence"] = [5]
+    assert from_json(FencePlan, document["content"]) == without_why
+    document["content"]["rounds"][0]["fence"] = [5]
     with pytest.raises(ConfigurationError, match="hash"):
         Plan.from_dict(document)
 

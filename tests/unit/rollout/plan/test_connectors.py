@@ -32,13 +32,6 @@ def test_the_notes_are_kept_with_the_plan_and_no_part_of_its_hash() -> None:
     assert Plan.from_dict(noted.to_dict()) == noted
 
 
-def test_a_plan_from_before_there_were_notes_is_read() -> None:
-    plan = Cluster(Mode.PREPARING).plan(Mode.ENABLED)
-    document = plan.to_dict()
-    del document["connectors"]
-    assert Plan.from_dict(document) == plan
-
-
 def test_the_notes_are_bounded_and_shown_as_data() -> None:
     many = [finding(f"c{number} | **bold** \x1b[31m") for number in range(100)]
     notes = ConnectorNotes.of(report(*many))
