@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,14 +138,8 @@ class Topics:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise admin.explain(error, f"creating topic {name}") from error
                 created = False
-        deadline = time.monotonic() + _CALL_SECONDS
-        while name not in self.describe([name]):  # the controller has it; the brokers hear of it a moment later
-            if time.monotonic() > deadline:
-                raise UnreachableError(
-                    f"Topic {name} was created, but the brokers do not know it after {_CALL_SECONDS:.0f} s.",
-                    remedy="Check the cluster's controller, and try again.",
-                )
-            time.sleep(_POLL_SECONDS)
+        # The controller has it; the brokers hear of it a moment later.
+        _await_change(name, lambda: "" if self.describe([name]) else "it does not exist")
         return created
 
     def change(self, name: str, settings: Mapping[str, str]) -> None:
@@ -175,14 +169,7 @@ class Topics:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise admin.explain(error, f"deleting topic {name}") from error
                 return False
-        deadline = time.monotonic() + _CALL_SECONDS
-        while name in self.describe([name]):
-            if time.monotonic() > deadline:
-                raise UnreachableError(
-                    f"Topic {name} was deleted, but the brokers still know it after {_CALL_SECONDS:.0f} s.",
-                    remedy="Check the cluster's controller, and try again.",
-                )
-            time.sleep(_POLL_SECONDS)
+        _await_change(name, lambda: "it still exists" if self.describe([name]) else "")
         return True
 
     def await_settings(self, name: str, settings: Mapping[str, str]) -> None:
@@ -190,16 +177,13 @@ class Topics:
 
         :raises UnreachableError: they do not in time.
         """
-        deadline = time.monotonic() + _CALL_SECONDS
-        while not settings.items() <= (found := self.settings_of([name])[name]).items():
-            if time.monotonic() > deadline:
-                said = ", ".join(f"{setting}={found.get(setting)}" for setting in settings)
-                raise UnreachableError(
-                    f"Topic {name} was changed, but the brokers say {said} after {_CALL_SECONDS:.0f} s.",
-                    expected=", ".join(f"{setting}={value}" for setting, value in settings.items()),
-                    remedy="Check the cluster's controller, and whether another tool changes the topic.",
-                )
-            time.sleep(_POLL_SECONDS)
+
+        def differing() -> str:
+            found = self.settings_of([name])[name]
+            others = {setting: found.get(setting) for setting in settings if found.get(setting) != settings[setting]}
+            return ", ".join(f"{setting}={value}, not {settings[setting]}" for setting, value in others.items())
+
+        _await_change(name, differing)
 
     def _described(self, names: Sequence[str]) -> dict[str, TopicDescription]:
         found = {}
@@ -261,3 +245,18 @@ def settings_of_new(settings: Mapping[str, str], replicas: int) -> dict[str, str
     """
     in_sync = {"min.insync.replicas": str(needed_in_sync(replicas))} if replicas > 0 else {}
     return {**in_sync, **settings}
+
+
+def _await_change(topic: str, problem: Callable[[], str]) -> None:
+    """Return when no broker that is asked shows a topic otherwise than it was made.
+
+    :raises UnreachableError: one still does after :data:`_CALL_SECONDS`.
+    """
+    deadline = time.monotonic() + _CALL_SECONDS
+    while found := problem():
+        if time.monotonic() > deadline:
+            raise UnreachableError(
+                f"Topic {topic} was changed, but after {_CALL_SECONDS:.0f} s the brokers say: {found}.",
+                remedy="Check the cluster's controller, and whether another tool changes the topic.",
+            )
+        time.sleep(_POLL_SECONDS)

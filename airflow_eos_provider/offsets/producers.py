@@ -24,14 +24,27 @@ class ProducerCluster:
     cluster_id: str = ""
 
 
-class Producers:
-    """Finds the Kafka cluster of producers.
+class WorkersKafka:
+    """The workers' Kafka cluster, and which addresses of brokers are not in it.
 
     :param session: of the Connect cluster.
     """
 
     def __init__(self, session: ConnectSession) -> None:
         self._session = session
+
+    @cached_property
+    def _addresses(self) -> ClientAddresses:
+        files = read_worker_files(self._session.cluster)
+        return ClientAddresses(files.properties.values(), self._session.kafka.settings.bootstrap_servers)
+
+    @cached_property
+    def _own_id(self) -> str:
+        return self._session.kafka.cluster_id()
+
+
+class Producers(WorkersKafka):
+    """Finds the Kafka cluster of producers."""
 
     def of(self, config: Mapping[str, str | None]) -> ProducerCluster:
         """That of a connector.
@@ -46,12 +59,3 @@ class Producers:
             if cluster_id != self._own_id:
                 return ProducerCluster(self._session.other_kafka.session(elsewhere), cluster_id)
         return ProducerCluster(self._session.kafka)
-
-    @cached_property
-    def _addresses(self) -> ClientAddresses:
-        files = read_worker_files(self._session.cluster)
-        return ClientAddresses(files.properties.values(), self._session.kafka.settings.bootstrap_servers)
-
-    @cached_property
-    def _own_id(self) -> str:
-        return self._session.kafka.cluster_id()

@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from airflow_eos_provider.connect.cluster.other_kafka import CLIENTS, OVERRIDES, ClientAddresses
+from airflow_eos_provider.connect.cluster.other_kafka import CLIENTS, OVERRIDES
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC, read_worker_files
+from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import require_topic_name
 from airflow_eos_provider.offsets.mode import runs_exactly_once
+from airflow_eos_provider.offsets.producers import WorkersKafka
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def is_elsewhere(name: str) -> bool:
     return "/" in name
 
 
-class OffsetStores:
+class OffsetStores(WorkersKafka):
     """Finds the stores of a group's connectors.
 
     :param session: of the Connect cluster.
@@ -105,7 +106,7 @@ class OffsetStores:
     def __init__(
         self, session: ConnectSession, global_topic: str, exactly_once: Callable[[], bool] | None = None
     ) -> None:
-        self._session = session
+        super().__init__(session)
         self._exactly_once = exactly_once or (lambda: runs_exactly_once(session))
         self.global_store = Store(global_topic, session.kafka)
 
@@ -164,15 +165,6 @@ class OffsetStores:
                 remedy=f"Give {', '.join(OVERRIDES.values())} the same addresses.",
             )
         return ids["producer"]
-
-    @cached_property
-    def _addresses(self) -> ClientAddresses:
-        files = read_worker_files(self._session.cluster)
-        return ClientAddresses(files.properties.values(), self._session.kafka.settings.bootstrap_servers)
-
-    @cached_property
-    def _own_id(self) -> str:
-        return self._session.kafka.cluster_id()
 
     @property
     def _runs_exactly_once(self) -> bool:

@@ -14,7 +14,12 @@ from typing import Any
 from airflow_eos_provider.connect.cluster.placement import PRIVILEGES, Privilege
 from airflow_eos_provider.rollout.hosts.address import port_of
 from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenParent, SeenProcess
-from airflow_eos_provider.rollout.hosts.discovery.this_machine import not_a_worker, secret_words
+from airflow_eos_provider.rollout.hosts.discovery.this_machine import (
+    not_a_worker,
+    secret_words,
+    started_with,
+    without_start,
+)
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, SUPERVISORS, ProcessView, ports_of
 
 #: Groups whose members may read the journal of the whole system (systemd-journald.service(8)).
@@ -158,10 +163,7 @@ def _started(process: SeenProcess) -> tuple[dict[str, Any], tuple[str, ...]]:
     remarks = ["nothing starts it again when it ends"]
     secrets = secret_words(start)
     if secrets:
-        remarks.append(
-            f"its command line may contain a secret ({', '.join(secrets)}), so start is left out: write a start "
-            "script that takes it from a file, restart the worker by it, and name the script"
-        )
+        remarks.append(without_start(secrets))
     else:
         service["start"] = list(start)
         if folder:
@@ -169,8 +171,7 @@ def _started(process: SeenProcess) -> tuple[dict[str, Any], tuple[str, ...]]:
     if process.variables is None:
         remarks.append("its variables cannot be read: add the variables that it needs as env")
     elif process.variables:
-        names = ", ".join(sorted(process.variables))
-        remarks.append(f"it was started with {names}: add them as env unless start sets them itself")
+        remarks.append(started_with(sorted(process.variables)))
     if process.pid_files:
         service["pid_file"] = process.pid_files[0]
     else:

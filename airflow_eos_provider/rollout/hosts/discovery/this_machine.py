@@ -86,15 +86,12 @@ def find_local_worker(url: str, group_id: str) -> LocalWorker | None:
         remarks.append(f"identified by the ports in its file: {not_a_worker(port_of(url), listener)}")
     secrets = secret_words(start)
     if secrets:
-        remarks.append(
-            f"its command line may contain a secret ({', '.join(secrets)}), so start is left out: write a start "
-            "script that takes it from a file, restart the worker by it, and name the script"
-        )
+        remarks.append(without_start(secrets))
     elif starter.pid == pid:
         remarks.append("no script waits for it: start is the process's own command line")
     variables = sorted(name for name in _environment(starter) if _START_VARIABLES.match(name))
     if variables:
-        remarks.append(f"it was started with {', '.join(variables)}: add them as env unless start sets them itself")
+        remarks.append(started_with(variables))
     folders = {folder for folder in (config and config.parent, log and log.parent, cwd, start_cwd) if folder}
     folders |= {_absolute(word, start_cwd).parent for word in start[:2] if "/" in word}
     (me, above), top = ownership.own_view(), ownership.look(starter.pid)
@@ -135,6 +132,19 @@ def secret_words(command: Sequence[str]) -> tuple[str, ...]:
                 word.partition("=")[0] if "=" in word else "an address with a password" if has_password else word
             )
     return tuple(found)
+
+
+def without_start(secrets: Sequence[str]) -> str:
+    """In words: why no start command is proposed."""
+    return (
+        f"its command line may contain a secret ({', '.join(secrets)}), so start is left out: write a start "
+        "script that takes it from a file, restart the worker by it, and name the script"
+    )
+
+
+def started_with(variables: Iterable[str]) -> str:
+    """In words: the variables that it may need."""
+    return f"it was started with {', '.join(variables)}: add them as env unless start sets them itself"
 
 
 def is_on_this_machine(url: str) -> bool:

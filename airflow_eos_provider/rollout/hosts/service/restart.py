@@ -164,47 +164,35 @@ class Restart:
 
     def _failure(self, record: RestartRecord) -> EosError:
         worker_id, detail = self._worker.worker_id, self._shown(record.detail)
+        read_log = f"Correct what the log reports ({self._worker.log or 'see its supervisor'})."
+        kind: type[EosError] = RefusedError
         match record.failure:
             case Failure.ENDED_AT_ONCE:
-                return WorkerStartError(
-                    f"{worker_id} (pid {record.pid}) ended right after its start. {self._log_tail(record)}",
-                    remedy=f"Correct what the log reports ({self._worker.log or 'see its supervisor'}).",
-                )
+                kind, remedy = WorkerStartError, read_log
+                found = f"{worker_id} (pid {record.pid}) ended right after its start. {self._log_tail(record)}"
             case Failure.NOT_STARTED:
-                return WorkerStartError(
-                    f"{worker_id} was stopped, and its supervisor did not start it; {detail}. {self._log_tail(record)}",
-                    remedy=f"Correct what the log reports ({self._worker.log or 'see its supervisor'}).",
-                )
+                kind, remedy = WorkerStartError, read_log
+                found = f"{worker_id} was stopped, and its supervisor did not start it; {detail}. "
+                found += self._log_tail(record)
             case Failure.COMMAND_FAILED:
-                return RefusedError(
-                    f"The restart command of {worker_id} failed: {detail}.",
-                    remedy=f"Run it on {self._where} and see what it reports; correct 'service', or allow it.",
-                )
+                found = f"The restart command of {worker_id} failed: {detail}."
+                remedy = f"Run it on {self._where} and see what it reports; correct 'service', or allow it."
             case Failure.NO_PROGRAM:
-                return ConfigurationError(
-                    f"The start command of {worker_id} cannot be run: {detail}.",
-                    remedy="Correct 'start', 'cwd', 'log' or 'pid_file' in the cluster description.",
-                )
+                kind, found = ConfigurationError, f"The start command of {worker_id} cannot be run: {detail}."
+                remedy = "Correct 'start', 'cwd', 'log' or 'pid_file' in the cluster description."
             case Failure.PORT_IS_HELD:
-                return RefusedError(
-                    f"{worker_id} was stopped and not started: its port is held by another process.",
-                    remedy=f"Find out what that process is on {self._where}, and end its starter.",
-                )
+                found = f"{worker_id} was stopped and not started: its port is held by another process."
+                remedy = f"Find out what that process is on {self._where}, and end its starter."
             case Failure.DOES_NOT_END:
-                return RefusedError(
-                    f"{worker_id} could not be stopped: {detail}.",
-                    remedy="Check what it waits for (usually a hanging disk).",
-                )
+                found = f"{worker_id} could not be stopped: {detail}."
+                remedy = "Check what it waits for (usually a hanging disk)."
             case Failure.NOT_PERMITTED:
-                return RefusedError(
-                    f"{worker_id} could not be stopped: {detail}.",
-                    remedy="Log in as a user who may stop all of the worker's processes.",
-                )
+                found = f"{worker_id} could not be stopped: {detail}."
+                remedy = "Log in as a user who may stop all of the worker's processes."
             case _:
-                return RefusedError(
-                    f"The restart of {worker_id} failed in its helper: {record.failure}: {detail}.",
-                    remedy="Check whether the worker runs, then apply the same plan again to resume.",
-                )
+                found = f"The restart of {worker_id} failed in its helper: {record.failure}: {detail}."
+                remedy = "Check whether the worker runs, then apply the same plan again to resume."
+        return kind(found, remedy=remedy)
 
     def _log_tail(self, record: RestartRecord) -> str:
         if self._worker.log is None:
