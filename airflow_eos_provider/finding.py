@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
+from airflow_eos_provider.stored import to_json, unstored
 
 
 class Verdict(StrEnum):
@@ -48,7 +49,7 @@ class Finding:
     expected: str = ""
     remedy: str = ""
     kind: str = ""
-    detail: str = ""
+    detail: str = unstored("")
 
     @property
     def passed(self) -> bool:
@@ -61,14 +62,8 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
-        return {
-            "subject": self.subject,
-            "verdict": str(self.verdict),
-            "found": self.found,
-            "expected": self.expected,
-            "remedy": self.remedy,
-            "kind": str(self.kind),
-        }
+        document: dict[str, Any] = to_json(self)
+        return document
 
     def lines(self) -> list[str]:
         """For a person: what was found, what was expected, and what to do."""
@@ -121,7 +116,7 @@ class Audit(ABC):
             "at": self.at,
             "group_id": self.group_id,
             "verdict": str(self.verdict),
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": to_json(self.findings),
             "doubts": list(self.doubts),
             "keys": list(self.keys),
         }

@@ -22,25 +22,25 @@ def unstored(default: Any = MISSING) -> Any:
     return field(default=default, metadata={"stored": False})
 
 
-def as_json(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """A value as JSON."""
     if is_dataclass(value) and not isinstance(value, type):
-        document = {name: as_json(getattr(value, name)) for name in _stored(type(value))}
+        document = {name: to_json(getattr(value, name)) for name in _stored(type(value))}
         schema = {"schema": value.SCHEMA} if hasattr(value, "SCHEMA") else {}
         return {**schema, **document.pop("extra", {}), **document}
     if isinstance(value, Mapping):
-        return {str(key): as_json(each) for key, each in value.items()}
+        return {str(key): to_json(each) for key, each in value.items()}
     if isinstance(value, (tuple, list)):
-        return [as_json(each) for each in value]
+        return [to_json(each) for each in value]
     if isinstance(value, (set, frozenset)):
-        return sorted(as_json(each) for each in value)
+        return sorted(to_json(each) for each in value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return value.value if isinstance(value, Enum) else str(value) if isinstance(value, Path) else value
 
 
 def from_json(kind: type[T], document: Any) -> T:
-    """Read :func:`as_json` back.
+    """Read :func:`to_json` back.
 
     :raises KeyError, TypeError, ValueError: it is not of this kind, or of another schema.
     """

@@ -39,9 +39,9 @@ _ACL_CHANGE = [
     ("plan.content.acls[].", "changes/rights/plan.py:acl_document"),
     ("report.", "changes/rights/change.py:RightsReport.to_dict"),
 ]
-_FINDING = ("findings[].", "finding.py:Finding.to_dict")
+_FINDING = ("findings[].", "finding.py:Finding")
 _AUDIT = [("", "finding.py:Audit.to_dict"), _FINDING]
-_TOPIC_FINDING = [_FINDING, ("findings[].", "connect/topics/topic_checks.py:TopicFinding.to_dict")]
+_TOPIC_FINDING = [_FINDING, ("findings[].", "connect/topics/topic_checks.py:TopicFinding")]
 _KNOWN_ID = ("[].", "transactions/look.py:KnownId.to_dict")
 _READER = "transactions/readers.py:Reader.to_dict"
 
@@ -61,9 +61,9 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos preflight": [
         ("", "preflight/report.py:Report.to_dict"),
         _FINDING,
-        ("findings[].", "preflight/findings.py:ConnectorFinding.to_dict"),
+        ("findings[].", "preflight/findings.py:ConnectorFinding"),
         ("--to-version: ", "cli/preflight_version.py:check_version"),
-        ("--to-version: copies[].", "offsets/seen/copies.py:Copies.to_dict"),
+        ("--to-version: copies[].", "offsets/seen/copies.py:Copies"),
         ("--to-version: findings[].", _FINDING[1]),
     ],
     "eos plan": [
@@ -182,12 +182,19 @@ def keys_of(function: str) -> list[str]:
     for part in name.split("."):
         node = next((one for one in ast.iter_child_nodes(node) if getattr(one, "name", None) == part), ast.Pass())
         if isinstance(node, ast.ClassDef):
-            fields = [ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)]
-            fields = [name for name in fields if not name.isupper()]
+            fields = [
+                ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign) and _is_stored(one)
+            ]
     found = fields if isinstance(node, ast.ClassDef) else [k for value in _made(node) for k in _keys(value, fields)]
     if not found:
         raise LookupError(f"{function} makes no document")
     return list(dict.fromkeys(found))
+
+
+def _is_stored(field: ast.AnnAssign) -> bool:
+    return not ast.unparse(field.target).isupper() and not ast.unparse(field.value or field.target).startswith(
+        "unstored"
+    )
 
 
 @cache

@@ -51,6 +51,7 @@ from airflow_eos_provider.rollout.history import unfinished_rollout
 from airflow_eos_provider.rollout.outcome import RolloutReport
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.stored import to_json
 
 ToOption = Annotated[
     Mode | None,
@@ -97,7 +98,7 @@ def plan(
     stale = [] if to is Mode.DISABLED else _left_behind(described)
     with Controller(described, settings=RolloutSettings(allow_downtime=allow_downtime)) as controller:
         made = planned(controller, to)
-    document = {**to_document(made), "own_topics_left_behind": [one.to_dict() for one in stale]}
+    document = {**to_document(made), "own_topics_left_behind": to_json(stale)}
     if print_document(document, [made.short_hash], output, as_json=as_json):
         return
     with width_for(output):

@@ -17,6 +17,7 @@ from airflow_eos_provider.downgrade.look import look_before
 from airflow_eos_provider.downgrade.older import DowngradeLook, findings
 from airflow_eos_provider.finding import Finding, overall
 from airflow_eos_provider.output import Output, print_document
+from airflow_eos_provider.stored import to_json
 
 
 def check_version(described: ConnectCluster, to_version: str, output: Output | None, *, as_json: bool) -> None:
@@ -32,7 +33,7 @@ def check_version(described: ConnectCluster, to_version: str, output: Output | N
         "workers": [
             {"worker": one.worker_id, "version": one.version, "exactly_once": one.exactly_once} for one in look.workers
         ],
-        "copies": [one.to_dict() for one in look.copies],
+        "copies": to_json(look.copies),
         "findings": [one.to_dict() for one in found],
     }
     if not print_document(document, [one.subject for one in found], output, as_json=as_json):

@@ -27,7 +27,7 @@ from airflow_eos_provider.offsets.seen.group import Progress, read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere, require_source, unknown_connector
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 #: Of a plan's document. Renaming it leaves changes that are under way without their command.
 KIND = "own-topic-drop"
@@ -66,7 +66,7 @@ class DropPlan(ShownPlan):
     @property
     def hash(self) -> str:
         """SHA-256 over the connector and the topic."""
-        return hash_of(as_json(replace(self, left=0)))
+        return hash_of(to_json(replace(self, left=0)))
 
     def lines(self) -> list[str]:
         """The plan for a person."""
@@ -85,7 +85,7 @@ class DropPlan(ShownPlan):
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
-        return {"kind": KIND, **as_json(self), "hash": self.hash}
+        return {"kind": KIND, **to_json(self), "hash": self.hash}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> DropPlan:

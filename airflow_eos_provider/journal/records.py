@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_eos_provider.process_start import ProcessStart
-from airflow_eos_provider.stored import as_json, from_json, unstored
+from airflow_eos_provider.stored import from_json, to_json, unstored
 
 #: Keys and schema of stored records. Renaming one breaks rollouts that are under way.
 LEASE_KEY = "lease"
@@ -341,7 +341,7 @@ class Event:
 
 def encode(record: Lease | RolloutRecord | Step | Request | Event | ChangeRecord) -> bytes:
     """The bytes of one record."""
-    return json.dumps({**as_json(record), "schema": SCHEMA}, sort_keys=True).encode()
+    return json.dumps({**to_json(record), "schema": SCHEMA}, sort_keys=True).encode()
 
 
 def lease_of(document: Mapping[str, Any], appended_at_ms: int) -> Lease:

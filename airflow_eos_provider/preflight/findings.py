@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from airflow_eos_provider.finding import Finding, Verdict
 
@@ -214,10 +213,6 @@ class ConnectorFinding(Finding):
     def weight(self) -> str:
         """In a word, how it counts: its severity, or that it is not known."""
         return "not known" if self.verdict is Verdict.INCONCLUSIVE else str(self.severity)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {**Finding.to_dict(self), "severity": str(self.severity), "evidence": self.evidence}
 
     def __str__(self) -> str:
         return f"{self.kind}: {'. '.join(self.lines())}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_eos_provider.finding import Finding, Verdict
+from airflow_eos_provider.stored import unstored
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class Check(Finding):
     :param decisive: waiting cannot change the answer.
     """
 
-    decisive: bool = False
+    decisive: bool = unstored(False)
 
 
 def passed(subject: str, found: str) -> Check:

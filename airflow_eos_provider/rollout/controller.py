@@ -37,7 +37,7 @@ from airflow_eos_provider.rollout.outcome import RolloutReport, WorkerOutcome
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.planner import Planner
 from airflow_eos_provider.rollout.settings import RolloutSettings
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 
 class Controller(Planner):
@@ -254,7 +254,7 @@ class Controller(Planner):
         return RolloutRecord(
             rollout_id=f"{stamp}-{plan.target}-{uuid.uuid4().hex[:6]}",
             plan=plan.to_dict(),
-            baseline=as_json(Baseline.of(observation)),
+            baseline=to_json(Baseline.of(observation)),
             state=RolloutState.RUNNING,
             started_at=started_at,
             actor=self._actor,

@@ -137,10 +137,10 @@ def test_in_one_step_and_up_again(
         (fails,) = [one for one in before["findings"] if one["kind"] == "tasks fail"]
         assert all(f"{name}-0" in fails["found"] for name in (*RUNNING, "resting"))
         not_committed, copy = before["copies"]
-        assert (copy["connector"], copy["own_topic"], copy["offsets"]) == ("owned", "owned-offsets", 1)
-        assert (copy["missing"], copy["further"], copy["left_behind"]) == (0, 0, 0)
+        assert (copy["connector"], copy["own_topic"], copy["read_own"]) == ("owned", "owned-offsets", 1)
+        assert (copy["missing"], copy["further"], copy["left"]) == (0, 0, 0)
         assert ("loses records", "ahead") in effects
-        assert (not_committed["connector"], not_committed["ahead"], not_committed["left_behind"]) == ("ahead", 1, 0)
+        assert (not_committed["connector"], not_committed["ahead"], not_committed["left"]) == ("ahead", 1, 0)
 
         # One step: the older worker leads as soon as the enabled one restarts, and has no fencing endpoint.
         replace_by_older(lab, 0)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from airflow_eos_provider.stored import as_json, from_json, unstored
+from airflow_eos_provider.stored import from_json, to_json, unstored
 
 
 class Colour(StrEnum):
@@ -41,7 +41,7 @@ OUTER = Outer((Inner(("t", 1)),), {3: Inner(("u", 2)), 4: None}, frozenset({"b",
 
 
 def test_every_kind_of_field_survives_json() -> None:
-    document = json.loads(json.dumps(as_json(OUTER)))
+    document = json.loads(json.dumps(to_json(OUTER)))
     assert document["schema"] == 2
     assert "seen_at" not in document
     assert document["names"] == ["a", "b"]
@@ -53,7 +53,7 @@ def test_every_kind_of_field_survives_json() -> None:
 def test_what_is_missing_has_its_default_and_what_is_unknown_is_kept_where_there_is_a_place_for_it() -> None:
     read = from_json(Outer, {"schema": 2, "inner": [{"place": ["t", 1], "new": 1}], "ticket": "OPS-7"})
     assert read == Outer((Inner(("t", 1)),), extra={"ticket": "OPS-7"})
-    assert as_json(read)["ticket"] == "OPS-7"
+    assert to_json(read)["ticket"] == "OPS-7"
 
 
 @pytest.mark.parametrize(

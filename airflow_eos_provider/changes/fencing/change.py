@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_eos_provider.changes.change import Change, Look, Plan, option
 from airflow_eos_provider.changes.leaf import FENCED_IDS
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceId, FenceLook
@@ -138,7 +138,7 @@ def fencing_plan(group_id: str, request: FencingRequest, decision: Decision) -> 
         about=", ".join(round_.connector for round_ in plan.rounds),
         question=f"Fence {counted(len(plan.rounds), 'connector')} of Kafka Connect group {group_id}?",
         lines=tuple(line for round_ in plan.rounds or decision.rounds for line in round_.lines()),
-        content=as_json(plan),
+        content=to_json(plan),
         request={**asdict(request), "connectors": list(request.connectors)},
         nothing=nothing,
     )

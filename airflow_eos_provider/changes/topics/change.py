@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_eos_provider.changes.change import Change, Plan, option, read_request
 from airflow_eos_provider.changes.leaf import INTERNAL_TOPICS
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.topics.look import InternalTopicsClient
@@ -55,7 +55,7 @@ class TopicsReport:
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
         return {
-            "changes": as_json(self.changes),
+            "changes": to_json(self.changes),
             "findings": [one.to_dict() for one in self.findings],
             "not_checked": list(self.not_checked),
         }
@@ -140,7 +140,7 @@ def topics_plan(look: TopicsLook, plan: TopicPlan, request: TopicsRequest) -> Pl
         question=f"Create or fix {counted(len(plan.changes), 'internal topic')} of Kafka Connect group "
         f"{look.group_id}?",
         lines=(*plan.diff(), *_rest(left, look.not_checked)),
-        content=as_json(plan),
+        content=to_json(plan),
         request={**asdict(request), "own_topics": list(request.own_topics)},
         nothing="" if plan.changes else "No internal topic is missing, and none needs a fix here.",
         needs_hash=f"It changes settings of {', '.join(named)} in another Kafka cluster, which a connector names."

@@ -22,7 +22,7 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of
 from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 _WHY_UNSEEN = "they are on another machine, or its description names none; see docs/reference/left-behind.md"
 _AGAIN = "eos then cannot tell which intervals are complete; an interval that runs again is delivered again"
@@ -73,7 +73,7 @@ class Left:
         """
         return {
             "kafka_cluster_id": self.kafka_cluster_id,
-            "removes": as_json(self.removes),
+            "removes": to_json(self.removes),
             "journal": self.journal.id if self.journal and self.has_history else "",
         }
 

@@ -121,8 +121,7 @@ class TopicFinding(Finding):
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
-        mendable = self.creates or bool(self.mends)
-        return {**Finding.to_dict(self), "mends": dict(self.mends), "creates": self.creates, "mendable": mendable}
+        return {**Finding.to_dict(self), "mendable": self.creates or bool(self.mends)}
 
 
 def _fails(

@@ -23,7 +23,7 @@ from airflow_eos_provider.connect.topics.source_offsets import OffsetKey, Offset
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.offsets.seen.group import GroupOffsets
 from airflow_eos_provider.offsets.topic import OffsetsTopic
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 KIND, SCHEMA = "connect-source-offsets", 1
 
@@ -75,7 +75,7 @@ class Backup:
             "group_id": self.group_id,
             "taken_at": datetime.fromtimestamp(self.taken_at, UTC).isoformat(),
             "connectors": None if self.connectors is None else list(self.connectors),
-            "topics": as_json(self.topics),
+            "topics": to_json(self.topics),
             **({"without": list(self.without)} if self.without else {}),
         }
 

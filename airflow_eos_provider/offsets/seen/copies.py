@@ -52,23 +52,6 @@ class Copies:
         """Whether tasks that read the own topic would deliver once more what was delivered without it."""
         return self.left > 0
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {
-            "connector": self.connector,
-            "own_topic": self.own_topic,
-            "offsets": self.read_own,
-            "same": self.same,
-            "behind": self.behind,
-            "seconds_behind": self.seconds_behind,
-            "missing": self.missing,
-            "further": self.further,
-            "ahead": self.ahead,
-            "left_behind": self.left,
-            "newest_own": self.newest_own,
-            "newest_global": self.newest_global,
-        }
-
 
 def copies(offsets: GroupOffsets, connector: str) -> Copies | None:
     """How far a connector's own topic and the global one are apart; None if it has no own topic that is known.

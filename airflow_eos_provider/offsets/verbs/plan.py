@@ -15,7 +15,7 @@ from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.plan_hash import hash_of
-from airflow_eos_provider.stored import as_json, unstored
+from airflow_eos_provider.stored import to_json, unstored
 
 #: The member of a plan's content that has a planned change for each connector.
 OFFSETS_OF = "offsets_of"
@@ -237,7 +237,7 @@ class OffsetsPlan:
         written are those of the moment when it is. Which keys are written, and which are removed, counts always.
         """
         writes = tuple(self._hashed(write) for write in self.writes)
-        found: dict[str, Any] = as_json(replace(self, writes=writes))
+        found: dict[str, Any] = to_json(replace(self, writes=writes))
         return found
 
     def lines(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.gate.delay import DelayClock
 from airflow_eos_provider.rollout.observe.topic_progress import Memory
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 #: A hold that another process has seen goes on if its last look is no older: about two looks, and a task's start.
 CARRIED_OVER_SECONDS = 30.0
@@ -130,7 +130,7 @@ class GateState:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it, for a trigger and for the task state store; :meth:`from_dict` reads it."""
-        found: dict[str, Any] = as_json(self)
+        found: dict[str, Any] = to_json(self)
         return found
 
     @classmethod

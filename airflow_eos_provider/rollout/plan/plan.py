@@ -27,7 +27,7 @@ from airflow_eos_provider.rollout.plan.worker_edits import (
     not_ready_for_enabled,
     properties_to_set,
 )
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 
 class ChangeKind(StrEnum):
@@ -139,7 +139,7 @@ class Plan(HashedPlan):
     def hash(self) -> str:
         """SHA-256 over what the plan rests on, in hexadecimal."""
         rests_on = replace(self, task_downtime=(), connectors=ConnectorNotes())
-        return hash_of({**as_json(rests_on), "property": MODE_PROPERTY})
+        return hash_of({**to_json(rests_on), "property": MODE_PROPERTY})
 
     @property
     def nothing_to_do(self) -> bool:
@@ -181,7 +181,7 @@ class Plan(HashedPlan):
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON: kept in the journal and handed from task to task."""
-        return {"hash": self.hash, **as_json(self)}
+        return {"hash": self.hash, **to_json(self)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Plan:

@@ -20,7 +20,7 @@ from airflow_eos_provider.journal.journal import (
     require_free,
 )
 from airflow_eos_provider.process_start import ProcessStart
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 NOW = 1_000_000.0
 
@@ -121,7 +121,7 @@ def test_the_time_is_asked_for_only_where_it_decides(me: Owner) -> None:
 
 def test_a_lease_survives_being_written_down(me: Owner) -> None:
     for one in (lease(me), lease(Owner.deferred_task("upgrade/manual/roll"))):
-        assert from_json(Lease, as_json(one)) == one
+        assert from_json(Lease, to_json(one)) == one
 
 
 def test_each_group_has_a_journal_of_its_own() -> None:

@@ -15,7 +15,7 @@ from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 KEY = offset_key("gone", {"file": "a"})
 
@@ -43,5 +43,5 @@ def test_a_copy_to_the_same_name_needs_a_backup() -> None:
     with pytest.raises(ConfigurationError, match="must be copied from another connector"):
         OffsetsRequest(Verb.COPY, "c", file="b.jsonl")
     copy = OffsetsRequest(Verb.COPY, "c", source="c", file="b.jsonl")
-    assert from_json(OffsetsRequest, as_json(copy)) == copy
+    assert from_json(OffsetsRequest, to_json(copy)) == copy
     assert not copy.carries, "its values are those of the file, and count"

@@ -18,7 +18,7 @@ from airflow_eos_provider.connect.topics.topic_checks import (
     findings,
     plan_of,
 )
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 SAFE = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
 CONFIGS = WantedTopic("configs", Role.CONFIGS, (), 1, 3)
@@ -243,6 +243,6 @@ def test_it_is_another_plan_when_what_it_was_made_from_has_moved() -> None:
 
 def test_a_plan_is_read_back() -> None:
     there = plan_of(look({"own": None, "status": found(5, cleanup_policy="delete")}))
-    read = from_json(TopicPlan, json.loads(json.dumps(as_json(there))))
-    assert as_json(read) == as_json(there)
+    read = from_json(TopicPlan, json.loads(json.dumps(to_json(there))))
+    assert to_json(read) == to_json(there)
     assert read.diff() == there.diff()

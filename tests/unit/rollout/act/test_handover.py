@@ -31,7 +31,7 @@ from airflow_eos_provider.rollout.gate.gate import poll
 from airflow_eos_provider.rollout.gate.state import CARRIED_OVER_SECONDS, GateState
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.topic_progress import Ends, Memory
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 NOW = 1_000_000.0
@@ -157,7 +157,7 @@ def test_what_is_remembered_of_the_topics_survives_being_stored() -> None:
     for look in range(4):
         ends = {("t", 0): Ends(stable=10, end=10 + look), ("u", 1): Ends(stable=look, end=look)}
         memory.take(NOW + look, ends, {"mirror": frozenset({"t", "u"})})
-    again = from_json(Memory, through_json(as_json(memory)))
+    again = from_json(Memory, through_json(to_json(memory)))
     assert asdict(again) == asdict(memory)
     assert again.movements["mirror"].steady_at == NOW + 3
     assert from_json(Memory, {}) == Memory()
@@ -208,7 +208,7 @@ class Elsewhere:
         self.gate = gate
         self.at = NOW
         self.error: Exception | None = None
-        record = RolloutRecord("r1", gate.plan.to_dict(), as_json(gate.baseline), RolloutState.RUNNING, NOW - 200.0)
+        record = RolloutRecord("r1", gate.plan.to_dict(), to_json(gate.baseline), RolloutState.RUNNING, NOW - 200.0)
         lease = Lease(Owner.deferred_task(TASK), "r1", "ann", "waiting", NOW + 900.0)
         self.content = JournalContent(lease, {"r1": record}, {"r1": gate.steps})
         monkeypatch.setattr(module, "read_journal", lambda *_: self.content)

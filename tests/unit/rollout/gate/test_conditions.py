@@ -18,7 +18,7 @@ from airflow_eos_provider.rollout.check import Check
 from airflow_eos_provider.rollout.gate.expectation import Baseline
 from airflow_eos_provider.rollout.gate.gate import evaluate
 from airflow_eos_provider.rollout.hosts.host import Obstacle
-from airflow_eos_provider.stored import as_json, from_json
+from airflow_eos_provider.stored import from_json, to_json
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 LONG_AGO = 996_400.0  # when the processes of a fresh cluster started
@@ -327,7 +327,7 @@ def test_a_round_that_is_due_for_another_configuration_is_not_the_rolls_failure(
 
 
 def test_a_baseline_comes_back_from_the_journal_also_one_without_configurations(gate: Any) -> None:
-    document = json.loads(json.dumps(as_json(gate.baseline)))
+    document = json.loads(json.dumps(to_json(gate.baseline)))
     assert from_json(Baseline, document) == gate.baseline
     del document["configs"]
     assert not from_json(Baseline, document).was_reconfigured("sink", gate.cluster.observe())
@@ -397,7 +397,7 @@ def test_only_the_first_line_of_a_trace_is_evidence(gate: Any) -> None:
 
 
 def test_the_baseline_survives_the_journal(gate: Any) -> None:
-    assert from_json(Baseline, as_json(gate.baseline)) == gate.baseline
+    assert from_json(Baseline, to_json(gate.baseline)) == gate.baseline
     assert gate.baseline.tasks["mirror/2"] == "RUNNING"
     assert gate.baseline.connectors["sink"] == "RUNNING"
 
