@@ -282,7 +282,10 @@ def test_a_restore_that_fails_says_how_the_worker_and_its_settings_are_and_which
         assert f"Now {W1} does not run: this roll stopped it" in str(failed.value)
         assert "the settings template connect still has the roll's content (preparing)" in str(failed.value)
         assert "no space left" in str(failed.value)
-        assert failed.value.remedy == f"Remove the cause, then use 'eos rollout resume r1': it restores {W1} and starts it."
+        assert (
+            failed.value.remedy
+            == f"Remove the cause, then use 'eos rollout resume r1': it restores {W1} and starts it."
+        )
         assert roll.failed_state is RolloutState.FAILED
         assert not world.observe().worker(W1).is_running
         roll, _ = roll_of(world, plan, roll.steps)
