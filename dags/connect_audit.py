@@ -1,4 +1,4 @@
-"""Looks twice a minute whether the Kafka Connect cluster of ``kafka_connect_default`` has drifted.
+"""Checks every 15 minutes whether the Kafka Connect cluster of ``kafka_connect_default`` has drifted.
 
 Copy this file once per cluster, with another ``conn_id`` and ``dag_id``.
 """

@@ -1,4 +1,4 @@
-"""The DAG that checks a Kafka Connect cluster for drift, twice a minute, and its transactions."""
+"""The DAG that checks a Kafka Connect cluster for drift, every 15 minutes, and its transactions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from airflow_eos_provider.operators.connect_drift import ConnectDriftAuditOperat
 from airflow_eos_provider.operators.connect_transactions import ConnectTransactionsAuditOperator
 from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
-#: Drift that comes right after a look is found by the next one, and that takes some seconds to start: to notice it
-#: within a minute, the looks must be closer together than a minute.
-EVERY = timedelta(seconds=30)
+#: A run costs two task processes and queries of every worker and partition leader. Who has to know sooner uses
+#: ``ConnectDriftSensor``, which notices a changed group within seconds, without a process of its own.
+SCHEDULE = timedelta(minutes=15)
 
 #: A look that takes longer than this hangs; the next one must get its turn.
 LOOK_TIMEOUT = timedelta(minutes=2)
@@ -40,7 +40,7 @@ def audit_dag(
     *,
     conn_id: str = KafkaConnectHook.default_conn_name,
     dag_id: str = "connect_audit",
-    schedule: Any = EVERY,
+    schedule: Any = SCHEDULE,
     mode: str | None = None,
     accept: Sequence[str] = (),
     notifiers: Sequence[BaseNotifier] = (),
@@ -53,7 +53,8 @@ def audit_dag(
 
     :param conn_id: a connection of type ``kafka_connect``.
     :param dag_id: the DAG's id; one for each cluster.
-    :param schedule: how often, as every DAG takes it.
+    :param schedule: how often, as every DAG takes it; by default every 15 minutes. To notice drift within seconds, use a
+        deferred :class:`~airflow_eos_provider.sensors.connect_drift.ConnectDriftSensor`.
     :param mode: the expected mode; default: the mode of the last rollout.
     :param accept: SHA-256 of workers' files that are correct although no rollout wrote them.
     :param notifiers: notifiers that send the message, with ``{{ drift_message }}`` in their text.

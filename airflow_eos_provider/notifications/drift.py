@@ -17,8 +17,8 @@ class ConnectDriftNotifier(MessageNotifier):
     """Formats a failed audit as a message and passes it to notifiers of other providers.
 
     The message goes to the task's log, and to each of ``notifiers`` as the template variable ``drift_message``, as in
-    ``SlackNotifier(text="{{ drift_message }}")``. An audit runs every half minute, so drift that the audit before has
-    reported is not reported again unless ``repeat`` says so.
+    ``SlackNotifier(text="{{ drift_message }}")``. Drift that the audit before has reported is not reported again unless
+    ``repeat`` says so.
 
     :param notifiers: notifiers that send the message.
     :param repeat: report the same drift in every audit until it is fixed.

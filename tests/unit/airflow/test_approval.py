@@ -331,7 +331,7 @@ def test_the_subject_is_one_line(requests: Requests, context: dict[str, Any], ma
     assert requests.sent[0].subject.isprintable()
 
 
-class TestFourEyes:
+class TestOtherApprover:
     """Whoever asks may not answer. Airflow says who has started a run and who has answered by the same names."""
 
     def approve(self, plan: Plan, context: dict[str, Any], user: str | None = "grace", **kwargs: Any) -> Any:
