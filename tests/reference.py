@@ -325,7 +325,8 @@ def _changes() -> Iterator[str]:
     from airflow_eos_provider.changes.change import kind_of, options
     from airflow_eos_provider.changes.declared import CHANGES
 
-    dags = {dag.change.name: (name, dag) for name, dag in vars(dag_factories).items() if hasattr(dag, "plan_operator")}
+    public = {name: getattr(dag_factories, name) for name in dag_factories.__all__}
+    dags = {dag.change.name: (name, dag) for name, dag in public.items() if hasattr(dag, "plan_operator")}
     for name, change in CHANGES.items():
         factory, dag = dags[name]
         yield f"\n## {change.title}\n\n{change.summary} {change.details}\n"

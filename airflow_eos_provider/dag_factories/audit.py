@@ -10,8 +10,7 @@ from airflow.sdk import DAG, BaseNotifier
 
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.notifications.drift import ConnectDriftNotifier
-from airflow_eos_provider.operators.connect_drift import ConnectDriftAuditOperator
-from airflow_eos_provider.operators.connect_transactions import ConnectTransactionsAuditOperator
+from airflow_eos_provider.operators.audit import ConnectDriftAuditOperator, ConnectTransactionsAuditOperator
 from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 #: A run costs two task processes and queries of every worker and partition leader. Who has to know sooner uses
@@ -53,8 +52,8 @@ def audit_dag(
 
     :param conn_id: a connection of type ``kafka_connect``.
     :param dag_id: the DAG's id; one for each cluster.
-    :param schedule: how often, as every DAG takes it; by default every 15 minutes. To notice drift within seconds, use a
-        deferred :class:`~airflow_eos_provider.sensors.connect_drift.ConnectDriftSensor`.
+    :param schedule: how often, as every DAG takes it; by default every 15 minutes. To notice drift within seconds, use
+        a deferred :class:`~airflow_eos_provider.sensors.connect_drift.ConnectDriftSensor`.
     :param mode: the expected mode; default: the mode of the last rollout.
     :param accept: SHA-256 of workers' files that are correct although no rollout wrote them.
     :param notifiers: notifiers that send the message, with ``{{ drift_message }}`` in their text.

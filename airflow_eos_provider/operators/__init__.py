@@ -1,1 +1,135 @@
-"""Airflow operators."""
+"""Airflow operators: the public names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_eos_provider.public_names import lazily
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.operators.approval import PlanApprovalOperator
+    from airflow_eos_provider.operators.audit import ConnectDriftAuditOperator, ConnectTransactionsAuditOperator
+    from airflow_eos_provider.operators.changes import (
+        ChangeOperator,
+        ChangePlanOperator,
+        ConnectAclGrantOperator,
+        ConnectAclGrantPlanOperator,
+        ConnectAclRevokeOperator,
+        ConnectAclRevokePlanOperator,
+        ConnectCloseOperator,
+        ConnectClosePlanOperator,
+        ConnectFenceOperator,
+        ConnectFencePlanOperator,
+        ConnectOffsetsAlterOperator,
+        ConnectOffsetsAlterPlanOperator,
+        ConnectOffsetsMigrateOperator,
+        ConnectOffsetsMigratePlanOperator,
+        ConnectOffsetsPruneOperator,
+        ConnectOffsetsPrunePlanOperator,
+        ConnectOffsetsResetOperator,
+        ConnectOffsetsResetPlanOperator,
+        ConnectOffsetsRestoreOperator,
+        ConnectOffsetsRestorePlanOperator,
+        ConnectTopicsOperator,
+        ConnectTopicsPlanOperator,
+        ConnectUninstallOperator,
+        ConnectUninstallPlanOperator,
+        IntervalAbandonOperator,
+        IntervalAbandonPlanOperator,
+        TransactionAbortOperator,
+        TransactionAbortPlanOperator,
+    )
+    from airflow_eos_provider.operators.connect_preflight import ConnectorFindingsOperator
+    from airflow_eos_provider.operators.interval_run import IntervalRunOperator
+    from airflow_eos_provider.operators.offsets_backup import ConnectOffsetsBackupOperator
+    from airflow_eos_provider.operators.rolling_upgrade import (
+        ConnectPlanOperator,
+        ConnectPreflightOperator,
+        ConnectRollingUpgradeOperator,
+        ConnectVerifyOperator,
+    )
+
+__all__ = [
+    "ChangeOperator",
+    "ChangePlanOperator",
+    "ConnectAclGrantOperator",
+    "ConnectAclGrantPlanOperator",
+    "ConnectAclRevokeOperator",
+    "ConnectAclRevokePlanOperator",
+    "ConnectCloseOperator",
+    "ConnectClosePlanOperator",
+    "ConnectDriftAuditOperator",
+    "ConnectFenceOperator",
+    "ConnectFencePlanOperator",
+    "ConnectOffsetsAlterOperator",
+    "ConnectOffsetsAlterPlanOperator",
+    "ConnectOffsetsBackupOperator",
+    "ConnectOffsetsMigrateOperator",
+    "ConnectOffsetsMigratePlanOperator",
+    "ConnectOffsetsPruneOperator",
+    "ConnectOffsetsPrunePlanOperator",
+    "ConnectOffsetsResetOperator",
+    "ConnectOffsetsResetPlanOperator",
+    "ConnectOffsetsRestoreOperator",
+    "ConnectOffsetsRestorePlanOperator",
+    "ConnectPlanOperator",
+    "ConnectPreflightOperator",
+    "ConnectRollingUpgradeOperator",
+    "ConnectTopicsOperator",
+    "ConnectTopicsPlanOperator",
+    "ConnectTransactionsAuditOperator",
+    "ConnectUninstallOperator",
+    "ConnectUninstallPlanOperator",
+    "ConnectVerifyOperator",
+    "ConnectorFindingsOperator",
+    "IntervalAbandonOperator",
+    "IntervalAbandonPlanOperator",
+    "IntervalRunOperator",
+    "PlanApprovalOperator",
+    "TransactionAbortOperator",
+    "TransactionAbortPlanOperator",
+]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "ChangeOperator": f"{__name__}.changes",
+        "ChangePlanOperator": f"{__name__}.changes",
+        "ConnectAclGrantOperator": f"{__name__}.changes",
+        "ConnectAclGrantPlanOperator": f"{__name__}.changes",
+        "ConnectAclRevokeOperator": f"{__name__}.changes",
+        "ConnectAclRevokePlanOperator": f"{__name__}.changes",
+        "ConnectCloseOperator": f"{__name__}.changes",
+        "ConnectClosePlanOperator": f"{__name__}.changes",
+        "ConnectDriftAuditOperator": f"{__name__}.audit",
+        "ConnectFenceOperator": f"{__name__}.changes",
+        "ConnectFencePlanOperator": f"{__name__}.changes",
+        "ConnectOffsetsAlterOperator": f"{__name__}.changes",
+        "ConnectOffsetsAlterPlanOperator": f"{__name__}.changes",
+        "ConnectOffsetsBackupOperator": f"{__name__}.offsets_backup",
+        "ConnectOffsetsMigrateOperator": f"{__name__}.changes",
+        "ConnectOffsetsMigratePlanOperator": f"{__name__}.changes",
+        "ConnectOffsetsPruneOperator": f"{__name__}.changes",
+        "ConnectOffsetsPrunePlanOperator": f"{__name__}.changes",
+        "ConnectOffsetsResetOperator": f"{__name__}.changes",
+        "ConnectOffsetsResetPlanOperator": f"{__name__}.changes",
+        "ConnectOffsetsRestoreOperator": f"{__name__}.changes",
+        "ConnectOffsetsRestorePlanOperator": f"{__name__}.changes",
+        "ConnectPlanOperator": f"{__name__}.rolling_upgrade",
+        "ConnectPreflightOperator": f"{__name__}.rolling_upgrade",
+        "ConnectRollingUpgradeOperator": f"{__name__}.rolling_upgrade",
+        "ConnectTopicsOperator": f"{__name__}.changes",
+        "ConnectTopicsPlanOperator": f"{__name__}.changes",
+        "ConnectTransactionsAuditOperator": f"{__name__}.audit",
+        "ConnectUninstallOperator": f"{__name__}.changes",
+        "ConnectUninstallPlanOperator": f"{__name__}.changes",
+        "ConnectVerifyOperator": f"{__name__}.rolling_upgrade",
+        "ConnectorFindingsOperator": f"{__name__}.connect_preflight",
+        "IntervalAbandonOperator": f"{__name__}.changes",
+        "IntervalAbandonPlanOperator": f"{__name__}.changes",
+        "IntervalRunOperator": f"{__name__}.interval_run",
+        "PlanApprovalOperator": f"{__name__}.approval",
+        "TransactionAbortOperator": f"{__name__}.changes",
+        "TransactionAbortPlanOperator": f"{__name__}.changes",
+    },
+)

@@ -1,4 +1,4 @@
-"""A person approves a plan, and no answer is lost, however quickly it is given.
+"""A person approves a plan, and no answer is lost, however quickly it is given; operators that require the approval.
 
 Airflow 3.3.2 loses answers that come at once, in two ways; both were seen in one of two such answers.
 
@@ -18,22 +18,174 @@ question was put. So a question that clears an older answer is never mistaken fo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
-from airflow.sdk import NEVER_EXPIRE  # type: ignore[attr-defined]  # the stub of airflow.sdk lacks it
+from airflow.sdk import NEVER_EXPIRE, BaseOperator  # type: ignore[attr-defined]
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 from airflow.sdk.timezone import utcnow
 
-from airflow_eos_provider.data_text import code_span, one_line
-from airflow_eos_provider.operators.approvable import Approvable, approvable
-from airflow_eos_provider.operators.approved import is_true
-from airflow_eos_provider.operators.failures import no_retry_where_pointless
+from airflow_eos_provider.changes.change import MOST_LINES
+from airflow_eos_provider.changes.change import Plan as ChangePlan
+from airflow_eos_provider.changes.declared import CHANGES
+from airflow_eos_provider.data_text import LINE_CHARACTERS, code_span, counted, one_line
+from airflow_eos_provider.operators.failures import ROLL_RETRIES, ROLL_RETRY_DELAY, no_retry_where_pointless
 from airflow_eos_provider.triggers.approval import ApprovalAnswerTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_eos_provider.rollout.plan.plan import Plan
+
+
+class NotAsked(Enum):
+    """What an operator has in place of an approval where nobody is to be asked.
+
+    It is none of the values that a template or an XCom can have. None is one: Airflow renders it for the result of an
+    approval that has none, since somebody marked a rejected or unanswered one as success.
+    """
+
+    NOBODY = "nobody is asked"
+
+
+#: The default of ``approval``: the operator's author wants nobody to be asked.
+NOBODY_ASKED = NotAsked.NOBODY
+
+#: Add these to the ``template_fields`` of an :class:`ApprovedOperator`.
+APPROVED_FIELDS = ("plan", "approval", "reason", "take_over")
+
+
+class ApprovedOperator(BaseOperator):
+    """Carries out an approved plan under the group's lease.
+
+    :param plan: the plan as the plan operator returns it.
+    :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
+        hash must be the plan's. An approval task that was marked as success has no result and does not count.
+    :param reason: why, for the journal.
+    :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
+    """
+
+    def __init__(
+        self, *, plan: Any, approval: Any = NOBODY_ASKED, reason: str = "", take_over: bool | str = False, **kwargs: Any
+    ) -> None:
+        kwargs.setdefault("retries", ROLL_RETRIES)
+        kwargs.setdefault("retry_delay", ROLL_RETRY_DELAY)
+        super().__init__(**kwargs)
+        self.plan = plan
+        self.approval = approval
+        self.reason = reason
+        self.take_over = take_over
+
+
+def require_approved(approval: object, plan_hash: str) -> None:
+    """Go on only with the plan that was approved.
+
+    :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`;
+        :data:`NOBODY_ASKED` where nobody was to be asked.
+    :raises AirflowFailException: another plan was, or none.
+    """
+    if approval is NOBODY_ASKED:
+        return
+    if not isinstance(approval, Mapping):
+        raise AirflowFailException(
+            f"Plan {plan_hash} is not approved: it was rejected, or nobody has answered the task that asks. Marking "
+            "that task as success is no approval. Nothing was changed. Start a new run and answer there; or omit the "
+            "operator's parameter approval to apply plans without asking."
+        )
+    if approval.get("plan_hash") != plan_hash:
+        raise AirflowFailException(
+            f"Plan {plan_hash} is not the approved one ({approval.get('plan_hash')}). "
+            "Nothing was changed. Start a new run."
+        )
+
+
+def actor_of(approval: object, context: Context) -> str:
+    """On whose behalf a task acts, for the journal."""
+    dag_run = context["dag_run"]
+    approver = approval.get("approved_by") if isinstance(approval, Mapping) else None
+    who = approver or dag_run.triggering_user_name or "nobody"
+    return f"airflow {dag_run.dag_id}/{dag_run.run_id}, approved by {who}"
+
+
+def is_true(value: bool | str) -> bool:
+    """What a parameter says that may come from a template, which gives the words ``True`` or ``False``."""
+    return str(value).lower() == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Approvable:
+    """A plan as it is put to a person.
+
+    :param question: one line.
+    :param summary: lines of Markdown, above the buttons: of a roll a few, of any other plan all of it, up to a bound.
+    :param in_the_log: a sentence on what only the task's log has, or that there is no more.
+    :param whole: the whole plan, for the log.
+    """
+
+    hash: str
+    short_hash: str
+    question: str
+    summary: tuple[str, ...]
+    in_the_log: str
+    whole: str
+
+
+def approvable(document: Mapping[str, Any]) -> Approvable:
+    """The plan of a task that came before.
+
+    :param document: ``to_dict`` of a plan, of a roll or a change.
+    :raises ConfigurationError: it is none, or its content does not have its hash.
+    """
+    from airflow_eos_provider.rollout.plan.plan import Plan
+
+    kind = document.get("kind") if isinstance(document, Mapping) else None
+    if kind in CHANGES:
+        return of_change(ChangePlan.from_dict(document))
+    return of_roll(Plan.from_dict(document))
+
+
+def of_roll(plan: Plan) -> Approvable:
+    """A roll."""
+    from airflow_eos_provider.rollout.plan.summary import summary
+
+    return Approvable(
+        hash=plan.hash,
+        short_hash=plan.short_hash,
+        question=f"Roll Kafka Connect group {one_line(plan.group_id)} to {plan.target}? (plan {plan.short_hash})",
+        summary=tuple(summary(plan)),
+        in_the_log="Each worker with its task downtime, the lines of each file, and what starts the workers are in "
+        "this task's log (tab Logs).",
+        whole=plan.markdown(),
+    )
+
+
+def of_change(plan: ChangePlan) -> Approvable:
+    """A change that is declared."""
+    shown, in_the_log = _shown(plan.lines)
+    return Approvable(
+        hash=plan.hash,
+        short_hash=plan.short_hash,
+        question=f"{one_line(plan.question)} (plan {plan.short_hash})",
+        summary=(f"**{CHANGES[plan.kind].title} in group {code_span(plan.group_id)}**:", "", *shown),
+        in_the_log=in_the_log,
+        whole="\n".join(plan.lines),
+    )
+
+
+def _shown(lines: Sequence[str]) -> tuple[list[str], str]:
+    """A plan's lines as a list in Markdown, as many as have room above the buttons; and a sentence on the rest."""
+    shown = [f"- {code_span(line.strip(), LINE_CHARACTERS)}" for line in lines[:MOST_LINES]]
+    more = len(lines) - len(shown)
+    if more <= 0:
+        return shown, "These are all its lines."
+    return (
+        [*shown, f"- and {counted(more, 'more line')}, **which are not shown here**"],
+        f"These are {MOST_LINES} of its {len(lines):,} lines; this task's log (tab Logs) has every one.",
+    )
+
 
 #: Key and schema of the note in the task state store. Renaming them breaks runs in flight: they would ask twice.
 ASKED_KEY = "eos_plan_approval"

@@ -23,7 +23,7 @@ from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.links.operator_links import ClusterPageLink, ConnectRestLink, RollPageLink, show, show_rest
 from airflow_eos_provider.links.page import history_url, roll_url
 from airflow_eos_provider.metrics import ROLLS_FAILED, ROLLS_PAUSED, of_roll
-from airflow_eos_provider.operators.approved import (
+from airflow_eos_provider.operators.approval import (
     APPROVED_FIELDS,
     ApprovedOperator,
     actor_of,

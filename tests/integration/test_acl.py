@@ -31,9 +31,8 @@ from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.operators.approvable import approvable
-from airflow_eos_provider.operators.approval import approval_body
-from airflow_eos_provider.operators.connect_rights import (
+from airflow_eos_provider.operators.approval import approvable, approval_body
+from airflow_eos_provider.operators.changes import (
     ConnectAclGrantOperator,
     ConnectAclGrantPlanOperator,
     ConnectAclRevokeOperator,

@@ -22,10 +22,12 @@ from airflow_eos_provider.journal.records import RolloutRecord, RolloutState, St
 from airflow_eos_provider.lab.airflow import free_ports
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.seen.backup import read
-from airflow_eos_provider.operators.approvable import approvable
-from airflow_eos_provider.operators.approval import approval_body
-from airflow_eos_provider.operators.connect_close import ConnectCloseOperator, ConnectClosePlanOperator
-from airflow_eos_provider.operators.connect_offsets import ConnectOffsetsBackupOperator
+from airflow_eos_provider.operators.approval import approvable, approval_body
+from airflow_eos_provider.operators.changes import (
+    ConnectCloseOperator,
+    ConnectClosePlanOperator,
+    ConnectOffsetsBackupOperator,
+)
 from tests.changed import changed
 
 

@@ -28,7 +28,7 @@ from airflow_eos_provider.journal.topic import prepare_journal
 from airflow_eos_provider.kafka.clients import ClientErrors, quiet_producer
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.operators.connect_close import ConnectCloseOperator, ConnectClosePlanOperator
+from airflow_eos_provider.operators.changes import ConnectCloseOperator, ConnectClosePlanOperator
 from airflow_eos_provider.rollout.act import at_gate
 from airflow_eos_provider.rollout.act.handover import GateLook
 from airflow_eos_provider.rollout.act.roll import Roll

@@ -1,7 +1,9 @@
-"""Where the extra of Spark is missing, whatever needs it says so in one sentence."""
+"""A package's public names cost nothing until they are used; one that needs a missing extra says so in one sentence."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 
@@ -13,7 +15,7 @@ PLACES = {
         "airflow_eos_provider.interval.sources:files_source",
     ),
     "airflow.providers.apache.spark.operators": (
-        "airflow_eos_provider.operators.interval_run:IntervalRunOperator",
+        "airflow_eos_provider.operators:IntervalRunOperator",
         "airflow_eos_provider.decorators.interval_run:interval_run_task",
         "airflow_eos_provider.dag_factories:interval_run_dag",
     ),
@@ -44,3 +46,41 @@ def test_what_needs_spark_names_the_extra(missing: str) -> None:
     for line in lines:
         assert f"the module '{missing}" in line
         assert "pip install 'airflow-eos-provider[spark]'" in line
+
+
+#: What others are made of.
+BASES = {"ApprovedOperator", "AuditOperator", "DeferrableSensor"}
+
+PACKAGES = [
+    f"airflow_eos_provider.{name}"
+    for name in ("dag_factories", "hooks", "interval", "notifications", "operators", "sensors", "triggers")
+]
+
+
+def test_importing_the_packages_imports_neither_airflow_nor_pyspark() -> None:
+    code = f"import sys, {', '.join(PACKAGES)}; print(sorted({{'airflow', 'pyspark'}} & set(sys.modules)))"
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert asked.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_each_public_name_is_where_its_package_says(package: str) -> None:
+    module = importlib.import_module(package)
+    assert module.__all__
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError):
+        _ = module.no_such_name
+
+
+def test_each_operator_and_sensor_is_public() -> None:
+    """A new class belongs into its package's public names."""
+    for kind, base in (("operators", "Operator"), ("sensors", "Sensor"), ("triggers", "Trigger")):
+        package = importlib.import_module(f"airflow_eos_provider.{kind}")
+        found = {
+            name
+            for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+            for name, each in vars(importlib.import_module(module.name)).items()
+            if name.endswith(base) and not name.startswith("_") and each.__module__ == module.name
+        }
+        assert found - BASES == set(package.__all__)

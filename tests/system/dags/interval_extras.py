@@ -9,8 +9,8 @@ from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, task
 
-from airflow_eos_provider.operators.interval_run import IntervalRunOperator
-from airflow_eos_provider.sensors.interval_complete import IntervalCompleteSensor
+from airflow_eos_provider.operators import IntervalRunOperator
+from airflow_eos_provider.sensors import IntervalCompleteSensor
 
 CONF = {
     "spark.ui.enabled": "false",

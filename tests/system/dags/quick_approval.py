@@ -6,7 +6,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, task
 
 from airflow_eos_provider.dag_factories.steps import REASON, run_params
-from airflow_eos_provider.operators.approval import PlanApprovalOperator
+from airflow_eos_provider.operators import PlanApprovalOperator
 from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 for dag_id, require_other_approver in (("quick_approval", False), ("approval_by_two", True)):

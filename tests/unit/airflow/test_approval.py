@@ -18,14 +18,15 @@ from airflow.sdk.execution_time import task_runner
 from markdown_it import MarkdownIt
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.operators.approvable import approvable, of_roll
 from airflow_eos_provider.operators.approval import (
     ASKED_KEY,
     FIRST_LOOK,
     LAST_LOOK,
     RETRIES,
     PlanApprovalOperator,
+    approvable,
     approval_body,
+    of_roll,
 )
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.triggers.approval import ApprovalAnswerTrigger

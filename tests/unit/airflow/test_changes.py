@@ -35,15 +35,14 @@ from airflow_eos_provider.cli import confirm
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.dag_factories.change import ChangeDag
+from airflow_eos_provider.dag_factories.changes import ChangeDag
 from airflow_eos_provider.errors import EosError, NotKnownError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.operators import change as operators_of_changes
-from airflow_eos_provider.operators.approvable import approvable
-from airflow_eos_provider.operators.approval import approval_body
-from airflow_eos_provider.operators.change import ChangeOperator, ChangePlanOperator
+from airflow_eos_provider.operators import changes as operators_of_changes
+from airflow_eos_provider.operators.approval import approvable, approval_body
+from airflow_eos_provider.operators.changes import ChangeOperator, ChangePlanOperator
 from airflow_eos_provider.ui.documents import Listing
 from airflow_eos_provider.ui.looks import Seen
 from airflow_eos_provider.ui.routes.changes import routes

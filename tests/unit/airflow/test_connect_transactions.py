@@ -15,11 +15,11 @@ from airflow.sdk.module_loading import import_string
 
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.finding import Finding, Verdict
-from airflow_eos_provider.operators.audit import ConnectUnseenError
-from airflow_eos_provider.operators.connect_transactions import (
-    KEYS,
+from airflow_eos_provider.operators.audit import (
+    TRANSACTIONS_KEYS,
     ConnectTransactionsAuditOperator,
     ConnectTransactionsError,
+    ConnectUnseenError,
 )
 from airflow_eos_provider.sensors.connect_transactions import ConnectTransactionsSensor
 from airflow_eos_provider.transactions.audit import FindingKind, Limits, TransactionAudit
@@ -141,7 +141,7 @@ def test_an_audit_fails_with_each_finding_and_the_same_finding_is_news_once(
     assert news == [True, False, True]
     assert "c-2 is held open" in str(failed.value)
     assert "What to do: abort c-2" in str(failed.value)
-    assert task_context["ti"].values == {KEYS: ["hanging c-2"]}
+    assert task_context["ti"].values == {TRANSACTIONS_KEYS: ["hanging c-2"]}
 
 
 def test_an_audit_that_could_not_see_is_tried_again_but_not_one_with_a_wrong_connection(

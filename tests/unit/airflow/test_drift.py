@@ -19,8 +19,8 @@ from airflow_eos_provider.dag_factories import audit_dag
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.notifications.drift import ConnectDriftNotifier
-from airflow_eos_provider.operators.connect_drift import (
-    KEYS,
+from airflow_eos_provider.operators.audit import (
+    DRIFT_KEYS,
     ConnectDriftAuditOperator,
     ConnectDriftError,
     ConnectUnseenError,
@@ -173,7 +173,7 @@ def test_the_same_drift_is_news_once_and_more_drift_is_news_again(
         except ConnectDriftError as error:
             news.append(error.is_news)
     assert news == [True, False, True, False, True]
-    assert drift_context["ti"].values == {KEYS: ["mode w2"]}
+    assert drift_context["ti"].values == {DRIFT_KEYS: ["mode w2"]}
 
 
 # The notifier

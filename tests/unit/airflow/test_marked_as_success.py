@@ -36,7 +36,7 @@ from airflow_eos_provider.dag_factories import (
     uninstall_dag,
     upgrade_dag,
 )
-from airflow_eos_provider.operators.approved import NOBODY_ASKED, require_approved
+from airflow_eos_provider.operators.approval import NOBODY_ASKED, require_approved
 
 FENCE = Plan("fencing apply", "g", "c", "Fence it?", ("fence id 0",), {"fence": [0]}, {})
 

@@ -14,12 +14,20 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_eos_provider.changes.change import Change, Option, Plan, options, read_request
+from airflow_eos_provider.changes.closing.change import CLOSE
+from airflow_eos_provider.changes.fencing.change import FENCING
+from airflow_eos_provider.changes.intervals.change import ABANDON
+from airflow_eos_provider.changes.offsets.change import ALTER, MIGRATE, PRUNE, RESET, RESTORE
+from airflow_eos_provider.changes.rights.change import GRANT, REVOKE
+from airflow_eos_provider.changes.topics.change import CREATE_TOPICS
+from airflow_eos_provider.changes.transactions.change import ABORT
+from airflow_eos_provider.changes.uninstall.change import UNINSTALL
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.hooks.pipeline import DEFAULT_KAFKA_CONN_ID, kafka_settings
 from airflow_eos_provider.links.operator_links import ClusterPageLink
-from airflow_eos_provider.operators.approved import (
+from airflow_eos_provider.operators.approval import (
     APPROVED_FIELDS,
     ApprovedOperator,
     actor_of,
@@ -174,3 +182,182 @@ def _outcome(base: type) -> str:
 def _as_given(default: Any) -> Any:
     """A default as a template gives it: names are separated by commas."""
     return "" if default in ((), None) else default
+
+
+class ConnectFencePlanOperator(ChangePlanOperator):
+    """Plan fencing rounds. Nothing is changed."""
+
+    change = FENCING
+
+
+class ConnectFenceOperator(ChangeOperator):
+    """Carry approved fencing rounds out. If its process is killed, its next try resumes where the journal says."""
+
+    change = FENCING
+
+
+class ConnectOffsetsAlterPlanOperator(ChangePlanOperator):
+    """Plan other offsets for source partitions. Nothing is changed."""
+
+    change = ALTER
+
+
+class ConnectOffsetsAlterOperator(ChangeOperator):
+    """Give source partitions the approved offsets. A retry resumes where a killed one stopped."""
+
+    change = ALTER
+
+
+class ConnectOffsetsResetPlanOperator(ChangePlanOperator):
+    """Plan the removal of a connector's offsets. Nothing is changed."""
+
+    change = RESET
+
+
+class ConnectOffsetsResetOperator(ChangeOperator):
+    """Remove a connector's offsets as approved. A retry resumes where a killed one stopped."""
+
+    change = RESET
+
+
+class ConnectOffsetsRestorePlanOperator(ChangePlanOperator):
+    """Plan a connector's offsets from a backup or from another connector. Nothing is changed."""
+
+    change = RESTORE
+
+
+class ConnectOffsetsRestoreOperator(ChangeOperator):
+    """Restore offsets as approved. A retry resumes where a killed one stopped."""
+
+    change = RESTORE
+
+
+class ConnectOffsetsMigratePlanOperator(ChangePlanOperator):
+    """Plan the move of a connector's offsets into another topic. Nothing is changed."""
+
+    change = MIGRATE
+
+
+class ConnectOffsetsMigrateOperator(ChangeOperator):
+    """Move a connector's offsets as approved. A retry resumes where a killed one stopped."""
+
+    change = MIGRATE
+
+
+class ConnectOffsetsPrunePlanOperator(ChangePlanOperator):
+    """Plan the removal of what deleted connectors have left. Nothing is changed."""
+
+    change = PRUNE
+
+
+class ConnectOffsetsPruneOperator(ChangeOperator):
+    """Remove what deleted connectors have left, as approved. A retry resumes where a killed one stopped."""
+
+    change = PRUNE
+
+
+class ConnectTopicsPlanOperator(ChangePlanOperator):
+    """Plan to create and fix a group's internal topics and connectors' own. Nothing is changed."""
+
+    change = CREATE_TOPICS
+
+
+class ConnectTopicsOperator(ChangeOperator):
+    """Create and fix internal topics as approved. If its process is killed, its next try does the rest."""
+
+    change = CREATE_TOPICS
+
+
+class _RightsOperator(ChangeOperator):
+    """Writes ACLs, with a connection of its own if it has one."""
+
+    template_fields: Sequence[str] = (*ChangeOperator.template_fields, "admin_conn_id")
+
+    def __init__(self, *, admin_conn_id: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.admin_conn_id = admin_conn_id
+
+    def change_to_apply(self) -> Change[Any]:
+        if not self.admin_conn_id:
+            return self.change
+        rights: Any = type(self.change)
+        return rights(kafka_settings(self.admin_conn_id))  # type: ignore[no-any-return]
+
+
+class ConnectAclGrantPlanOperator(ChangePlanOperator):
+    """Plan which ACLs are created. Nothing is changed."""
+
+    change = GRANT
+
+
+class ConnectAclGrantOperator(_RightsOperator):
+    """Create only the approved ACLs.
+
+    :param admin_conn_id: a connection of type ``kafka`` or ``kafka_connect`` of the same brokers, with *Alter* on the
+        cluster; empty: the cluster's own connection. Keep that right out of the connections of other tasks.
+    """
+
+    change = GRANT
+
+
+class ConnectAclRevokePlanOperator(ChangePlanOperator):
+    """Plan which ACLs are deleted. Nothing is changed."""
+
+    change = REVOKE
+
+
+class ConnectAclRevokeOperator(_RightsOperator):
+    """Delete only the approved ACLs.
+
+    :param admin_conn_id: as :class:`ConnectAclGrantOperator` takes it.
+    """
+
+    change = REVOKE
+
+
+class TransactionAbortPlanOperator(ChangePlanOperator):
+    """Plan the end of the transaction that hangs in one partition. Nothing is changed."""
+
+    change = ABORT
+
+
+class TransactionAbortOperator(ChangeOperator):
+    """End the transaction as approved. Its records in that partition are given up for good."""
+
+    change = ABORT
+
+
+class ConnectClosePlanOperator(ChangePlanOperator):
+    """Plan to close an unfinished roll or change, or to stop a running roll for good. Nothing is changed."""
+
+    change = CLOSE
+
+
+class ConnectCloseOperator(ChangeOperator):
+    """Close it as approved. A roll that is carried out stops before its next action, which is waited for."""
+
+    change = CLOSE
+
+
+class ConnectUninstallPlanOperator(ChangePlanOperator):
+    """Plan to remove what this package has left of a group, as this machine sees it. Nothing is changed."""
+
+    change = UNINSTALL
+
+
+class ConnectUninstallOperator(ChangeOperator):
+    """Remove it as approved. If its process is killed, start a new run for what is left."""
+
+    change = UNINSTALL
+
+
+class IntervalAbandonPlanOperator(ChangePlanOperator):
+    """Plan to give an interval run up. Nothing is changed."""
+
+    change = ABANDON
+
+
+class IntervalAbandonOperator(ChangeOperator):
+    """Give the run up as approved. It is refused if a slice was committed since."""
+
+    change = ABANDON

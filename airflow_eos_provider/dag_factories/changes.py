@@ -1,4 +1,4 @@
-"""The DAG of a change, made from its declaration: form, plan, approval, change."""
+"""The DAGs of changes, made from their declarations: form, plan, approval, change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,37 @@ from airflow_eos_provider.dag_factories.steps import (
     run_params,
     triggered_dag,
 )
-from airflow_eos_provider.operators.change import ChangeOperator, ChangePlanOperator, default_conn_id
+from airflow_eos_provider.operators.changes import (
+    ChangeOperator,
+    ChangePlanOperator,
+    ConnectAclGrantOperator,
+    ConnectAclGrantPlanOperator,
+    ConnectAclRevokeOperator,
+    ConnectAclRevokePlanOperator,
+    ConnectCloseOperator,
+    ConnectClosePlanOperator,
+    ConnectFenceOperator,
+    ConnectFencePlanOperator,
+    ConnectOffsetsAlterOperator,
+    ConnectOffsetsAlterPlanOperator,
+    ConnectOffsetsMigrateOperator,
+    ConnectOffsetsMigratePlanOperator,
+    ConnectOffsetsPruneOperator,
+    ConnectOffsetsPrunePlanOperator,
+    ConnectOffsetsResetOperator,
+    ConnectOffsetsResetPlanOperator,
+    ConnectOffsetsRestoreOperator,
+    ConnectOffsetsRestorePlanOperator,
+    ConnectTopicsOperator,
+    ConnectTopicsPlanOperator,
+    ConnectUninstallOperator,
+    ConnectUninstallPlanOperator,
+    IntervalAbandonOperator,
+    IntervalAbandonPlanOperator,
+    TransactionAbortOperator,
+    TransactionAbortPlanOperator,
+    default_conn_id,
+)
 
 _DOC = """
 ### {title} in the {kind} cluster of connection `{conn_id}`
@@ -151,3 +181,94 @@ def form_field(kind: type, option: Option, field: Field[Any]) -> Param:
     if is_required and type_ == "string":
         more["minLength"] = 1
     return Param(default, type=type_ if is_required or default is not None else ["null", type_], **more)
+
+
+fence_dag = ChangeDag(
+    ConnectFencePlanOperator, ConnectFenceOperator, dag_id="connect_fence", tags=("kafka-connect", "fencing")
+)
+
+
+_OFFSETS_TAGS = ("kafka-connect", "offsets")
+
+offsets_alter_dag = ChangeDag(
+    ConnectOffsetsAlterPlanOperator,
+    ConnectOffsetsAlterOperator,
+    dag_id="connect_offsets_alter",
+    tags=_OFFSETS_TAGS,
+)
+offsets_reset_dag = ChangeDag(
+    ConnectOffsetsResetPlanOperator,
+    ConnectOffsetsResetOperator,
+    dag_id="connect_offsets_reset",
+    tags=_OFFSETS_TAGS,
+)
+offsets_restore_dag = ChangeDag(
+    ConnectOffsetsRestorePlanOperator,
+    ConnectOffsetsRestoreOperator,
+    dag_id="connect_offsets_restore",
+    tags=_OFFSETS_TAGS,
+)
+offsets_migrate_dag = ChangeDag(
+    ConnectOffsetsMigratePlanOperator,
+    ConnectOffsetsMigrateOperator,
+    dag_id="connect_offsets_migrate",
+    tags=_OFFSETS_TAGS,
+)
+offsets_prune_dag = ChangeDag(
+    ConnectOffsetsPrunePlanOperator,
+    ConnectOffsetsPruneOperator,
+    dag_id="connect_offsets_prune",
+    tags=_OFFSETS_TAGS,
+)
+
+
+topics_dag = ChangeDag(
+    ConnectTopicsPlanOperator, ConnectTopicsOperator, dag_id="connect_topics", tags=("kafka-connect", "topics")
+)
+
+
+#: A connection whose login has *Alter* on the cluster; only the task that writes uses it.
+_WRITER = ("admin_conn_id",)
+_ACL_TAGS = ("kafka-connect", "acl")
+
+acl_grant_dag = ChangeDag(
+    ConnectAclGrantPlanOperator,
+    ConnectAclGrantOperator,
+    dag_id="connect_acl_grant",
+    tags=_ACL_TAGS,
+    apply_arguments=_WRITER,
+)
+acl_revoke_dag = ChangeDag(
+    ConnectAclRevokePlanOperator,
+    ConnectAclRevokeOperator,
+    dag_id="connect_acl_revoke",
+    tags=_ACL_TAGS,
+    apply_arguments=_WRITER,
+)
+
+
+transaction_abort_dag = ChangeDag(
+    TransactionAbortPlanOperator,
+    TransactionAbortOperator,
+    dag_id="connect_transaction_abort",
+    tags=("kafka-connect", "transactions"),
+)
+
+
+close_dag = ChangeDag(
+    ConnectClosePlanOperator, ConnectCloseOperator, dag_id="connect_close", tags=("kafka-connect", "journal")
+)
+uninstall_dag = ChangeDag(
+    ConnectUninstallPlanOperator,
+    ConnectUninstallOperator,
+    dag_id="connect_uninstall",
+    tags=("kafka-connect", "uninstall"),
+)
+
+
+interval_abandon_dag = ChangeDag(
+    IntervalAbandonPlanOperator,
+    IntervalAbandonOperator,
+    dag_id="interval_abandon",
+    tags=("exactly-once", "intervals"),
+)

@@ -1,4 +1,4 @@
-"""Operators of source offsets: a backup, and for each change the plan and what carries the approved plan out."""
+"""The operator that backs a group's source offsets up."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_eos_provider.changes.offsets.change import ALTER, MIGRATE, PRUNE, RESET, RESTORE
 from airflow_eos_provider.data_text import one_line
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.change import ChangeOperator, ChangePlanOperator
 from airflow_eos_provider.operators.failures import LOOK_RETRIES, LOOK_RETRY_DELAY, no_retry_where_pointless
 
 if TYPE_CHECKING:
@@ -67,63 +65,3 @@ class ConnectOffsetsBackupOperator(BaseOperator):
         records, digest = report.document["records"], report.document["sha256"]
         self.log.info("%d offsets are in %s, sha256 %s", records, file, digest)
         return dict(report.document)
-
-
-class ConnectOffsetsAlterPlanOperator(ChangePlanOperator):
-    """Plan other offsets for source partitions. Nothing is changed."""
-
-    change = ALTER
-
-
-class ConnectOffsetsAlterOperator(ChangeOperator):
-    """Give source partitions the approved offsets. A retry resumes where a killed one stopped."""
-
-    change = ALTER
-
-
-class ConnectOffsetsResetPlanOperator(ChangePlanOperator):
-    """Plan the removal of a connector's offsets. Nothing is changed."""
-
-    change = RESET
-
-
-class ConnectOffsetsResetOperator(ChangeOperator):
-    """Remove a connector's offsets as approved. A retry resumes where a killed one stopped."""
-
-    change = RESET
-
-
-class ConnectOffsetsRestorePlanOperator(ChangePlanOperator):
-    """Plan a connector's offsets from a backup or from another connector. Nothing is changed."""
-
-    change = RESTORE
-
-
-class ConnectOffsetsRestoreOperator(ChangeOperator):
-    """Restore offsets as approved. A retry resumes where a killed one stopped."""
-
-    change = RESTORE
-
-
-class ConnectOffsetsMigratePlanOperator(ChangePlanOperator):
-    """Plan the move of a connector's offsets into another topic. Nothing is changed."""
-
-    change = MIGRATE
-
-
-class ConnectOffsetsMigrateOperator(ChangeOperator):
-    """Move a connector's offsets as approved. A retry resumes where a killed one stopped."""
-
-    change = MIGRATE
-
-
-class ConnectOffsetsPrunePlanOperator(ChangePlanOperator):
-    """Plan the removal of what deleted connectors have left. Nothing is changed."""
-
-    change = PRUNE
-
-
-class ConnectOffsetsPruneOperator(ChangeOperator):
-    """Remove what deleted connectors have left, as approved. A retry resumes where a killed one stopped."""
-
-    change = PRUNE
