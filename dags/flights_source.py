@@ -1,4 +1,4 @@
-"""From an interval to a DataFrame: what a team writes for its own source. ``interval_run.py`` names it."""
+"""From an interval to a DataFrame: what you write for your own source. ``example_backfill.py`` names it."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def once_more(before: dict[str, int], times: int = 1) -> dict[str, int]:
 def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowLab]:
     """An Airflow whose connections name the workers' machines; they stand in its database, as an admin enters them."""
     folder, dags = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags")
-    shutil.copy(DAGS / f"{DAG_ID}.py", dags)
+    shutil.copy(DAGS / "connect.py", dags)
     environment = {
         "AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE": "True",
         "AIRFLOW__EOS__ALLOW_HOST_COMMANDS_IN_CONNECTION": "True",

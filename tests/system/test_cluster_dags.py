@@ -71,16 +71,9 @@ DEADLINE_SECONDS = 300.0
 #: Between two looks whether a run is over that something is awaited of.
 STATE_PAUSE_SECONDS = 5.0
 
-DAG_FILES = (
-    Path(__file__).parent / "dags" / "deferred_upgrade.py",
-    Path(__file__).parent / "dags" / "drift_sensor.py",
-    Path(__file__).parents[2] / "dags" / "connect_audit.py",
-    Path(__file__).parents[2] / "dags" / "connect_offsets.py",
-    Path(__file__).parents[2] / "dags" / "connect_fence.py",
-    Path(__file__).parents[2] / "dags" / "connect_topics.py",
-    Path(__file__).parents[2] / "dags" / "connect_exactly_once_upgrade.py",
-    Path(__file__).parents[2] / "dags" / "connect_downgrade.py",
-)
+HERE = Path(__file__).parent / "dags"
+REPOSITORY = Path(__file__).parents[2] / "dags"
+DAG_FILES = (HERE / "deferred_upgrade.py", HERE / "drift_sensor.py", REPOSITORY / "connect.py")
 
 
 @dataclass
@@ -277,7 +270,7 @@ def airflow(
 ) -> Iterator[AirflowLab]:
     folder, dags = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags")
     for file in DAG_FILES:
-        (copy_with_early_retries if file.stem in ("connect_offsets", FENCE) else shutil.copy)(file, dags)
+        (copy_with_early_retries if file.stem == "connect" else shutil.copy)(file, dags)
     connection = {"conn_type": "kafka_connect", "extra": {"cluster_file": str(secrets.file)}}
     airflow = AirflowLab.start(
         AirflowOptions(

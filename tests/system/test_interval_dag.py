@@ -68,7 +68,7 @@ def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFacto
     dags.mkdir()
     flights.mkdir()
     ensure_spark_archive(print)
-    copy_with_early_retries(REPOSITORY_DAGS / "interval_run.py", dags)
+    copy_with_early_retries(REPOSITORY_DAGS / "example_backfill.py", dags)
     shutil.copy(REPOSITORY_DAGS / "flights_source.py", dags)
     shutil.copy(EXTRA_DAGS / "interval_extras.py", dags)
     (flights / "2013-01.jsonl").write_bytes(b"".join(january()))

@@ -1,7 +1,13 @@
-"""The flights out of New York in 2013, day by day (New York's days), into the topic ``flights.daily`` exactly once.
+"""A backfill: the flights out of New York in 2013, day by day, into the topic ``flights.daily`` exactly once.
 
-Behind it, a DAG that runs whenever a day is complete. The Variable ``flights_folder`` names a folder with a file of
-JSON lines for each month; ``flights_source.py`` reads it.
+.. code-block:: sh
+
+    airflow backfill create --dag-id flights_daily --from-date 2013-01-01 --to-date 2013-12-31 \\
+        --max-active-runs 4 --run-backwards
+
+Days may be written in any order and in parallel; a complete day is not written again. A second DAG runs whenever days
+are complete, and a third one gives up a run of which nothing is committed. The Variable ``flights_folder`` names a
+folder with a file of JSON lines for each month; ``flights_source.py`` reads it.
 """
 
 from __future__ import annotations
@@ -13,7 +19,7 @@ from zoneinfo import ZoneInfo
 from airflow.sdk import DAG, task
 
 from airflow_eos_provider.assets.intervals import completed_intervals, interval_asset
-from airflow_eos_provider.dag_factories import interval_run_dag
+from airflow_eos_provider.dag_factories import interval_abandon_dag, interval_run_dag
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -42,3 +48,5 @@ with DAG(
         return completed_intervals(triggering_asset_events or {})
 
     report()
+
+abandon = interval_abandon_dag(group="eos-intervals", conn_id="kafka_default", dag_id="interval_abandon")
