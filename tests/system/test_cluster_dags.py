@@ -24,6 +24,12 @@ from confluent_kafka import KafkaException, Producer
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator
+from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.verify import statuses
+from airflow_eos_provider.journal.change import change_journal, group_change
 from airflow_eos_provider.journal.journal import JournalContent, read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState
 from airflow_eos_provider.kafka.read.reader import read_to_end
@@ -34,6 +40,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.processes import identify, spawn
 from tests import seen
+from tests.integration.hanging_transaction import HangingTransaction
 from tests.integration.named_listener import NamedListener
 from tests.secret_search import (
     CommandLines,
@@ -64,8 +71,13 @@ DAG_ID = "deferred_upgrade"
 AUDIT, SENSOR, FENCE = "connect_audit", "drift_sensor", "connect_fence"
 RESET, MIGRATE = "connect_offsets_reset", "connect_offsets_migrate"
 TOPICS = "connect_topics"
+CLOSE, ABORT, ABANDON, GRANT = "connect_close", "connect_transaction_abort", "interval_abandon", "grant"
+TRANSACTIONS_SENSOR, FAILURES = "transactions_sensor", "failures"
 UPGRADE, DOWNGRADE = "connect_exactly_once_upgrade", "connect_exactly_once_downgrade"
-DAG_IDS = (DAG_ID, AUDIT, SENSOR, RESET, MIGRATE, FENCE, TOPICS, UPGRADE, DOWNGRADE)
+DAG_IDS = (
+    *(DAG_ID, AUDIT, SENSOR, RESET, MIGRATE, FENCE, TOPICS, UPGRADE, DOWNGRADE),
+    *(CLOSE, ABORT, ABANDON, GRANT, TRANSACTIONS_SENSOR, FAILURES),
+)
 DEADLINE_SECONDS = 300.0
 
 #: Between two looks whether a run is over that something is awaited of.
@@ -73,7 +85,13 @@ STATE_PAUSE_SECONDS = 5.0
 
 HERE = Path(__file__).parent / "dags"
 REPOSITORY = Path(__file__).parents[2] / "dags"
-DAG_FILES = (HERE / "deferred_upgrade.py", HERE / "drift_sensor.py", REPOSITORY / "connect.py")
+DAG_FILES = (
+    *(HERE / "deferred_upgrade.py", HERE / "drift_sensor.py", HERE / "reports.py"),
+    *(REPOSITORY / "connect.py", REPOSITORY / "example_backfill.py"),
+)
+
+#: Beside Airflow's folder: a line for each event of the upgrade DAG that OpenLineage's transport has sent.
+LINEAGE = "lineage.jsonl"
 
 
 @dataclass
@@ -234,8 +252,12 @@ class Secrets:
 
 @pytest.fixture(scope="module")
 def listener() -> NamedListener:
-    """Where Airflow's tasks log in to the broker."""
-    return NamedListener("airflow", f"canary-{uuid.uuid4().hex}")
+    """Where Airflow's tasks log in to the broker, with every right."""
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:airflow",
+    }
+    return NamedListener("airflow", f"canary-{uuid.uuid4().hex}", authorizer)
 
 
 @pytest.fixture(scope="module")
@@ -271,19 +293,28 @@ def airflow(
     folder, dags = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags")
     for file in DAG_FILES:
         (copy_with_early_retries if file.stem == "connect" else shutil.copy)(file, dags)
-    connection = {"conn_type": "kafka_connect", "extra": {"cluster_file": str(secrets.file)}}
+    connections = {
+        "kafka_connect_default": {"conn_type": "kafka_connect", "extra": {"cluster_file": str(secrets.file)}},
+        "kafka_default": {"conn_type": "kafka", "extra": {"bootstrap.servers": lab.bootstrap_servers}},
+    }
     airflow = AirflowLab.start(
         AirflowOptions(
             folder=folder,
             dags_folder=dags,
             postgres=postgres,
-            connections={"kafka_connect_default": json.dumps(connection)},
+            connections={name: json.dumps(connection) for name, connection in connections.items()},
             environment={
                 "AIRFLOW__EOS__CONNECTION_FILES_FOLDERS": str(secrets.file.parent),
                 "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
                 # A triggerer that was killed is given up sooner.
                 "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
                 "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
+                "AIRFLOW__OPENLINEAGE__SELECTIVE_ENABLE": "True",
+                "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+                    {"type": "file", "log_file_path": str(folder / LINEAGE), "append": True}
+                ),
+                # Of an event that is not made within ten seconds, which is the default, nothing is sent.
+                "AIRFLOW__OPENLINEAGE__EXECUTION_TIMEOUT": "240",
             },
         )
     )
@@ -422,6 +453,20 @@ def test_killing_all_of_airflow_pausing_killing_the_task_mark_failed_and_clear_r
     assert {record.state for record in journal.rollouts.values()} == {RolloutState.DONE}
     assert journal.lease is not None
     assert journal.lease.released
+
+    # A process of its own sends the event behind the task's end.
+    (rollout_id,) = journal.rollouts
+    (facet,) = wait_for("the roll's lineage", lambda: lineage_of_rolls(upgrade.airflow))
+    assert (facet["rollout_id"], facet["to_mode"], facet["workers"]) == (rollout_id, "enabled", 2)
+
+
+def lineage_of_rolls(airflow: AirflowLab) -> list[dict[str, Any]]:
+    """The facets of the rolls that OpenLineage was told of."""
+    file = airflow.folder / LINEAGE
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    whole = text[: text.rfind("\n") + 1]  # the last line may be half written
+    facets = (json.loads(line)["run"]["facets"] for line in whole.splitlines())
+    return [each["eos_roll"] for each in facets if "eos_roll" in each]
 
 
 @pytest.fixture
@@ -596,6 +641,55 @@ def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_
     run = rest.trigger(TOPICS, asked_for)
     succeeded(rest, TOPICS, run)
     assert {task.state for task in rest.task_instances(TOPICS, run)} == {"skipped"}
+
+
+def test_what_was_left_open_is_closed_ended_and_given_up_and_acls_are_granted_from_the_forms(
+    lab: Lab, rest: AirflowRest
+) -> None:
+    """All at once: a change that was cut off, a transaction that hangs, an interval run of which nothing is written."""
+    kafka, name = lab.cluster().kafka, "late"
+    lab.create_topic(name, 1)
+    cut_off = group_change(
+        change_journal(kafka, lab.group_id, actor="a test", reason="to be cut off"), "offsets reset", "x", {"hash": "h"}
+    )
+    with pytest.raises(RuntimeError), cut_off as change, change.step("write"):
+        raise RuntimeError
+    pipeline = Pipeline(name="orders", group_id="eos-intervals", kafka=kafka)
+    run = Run("orders", Interval.parse("2026-01-01T00:00:00Z/2026-01-02T00:00:00Z"))
+    with Coordinator(pipeline, run) as coordinator:
+        coordinator.begin(lambda: RunPlan.of(run, [{"nothing": 0}], {}), tasks=1)
+    confs: dict[str, dict[str, Any]] = {
+        CLOSE: {},
+        ABORT: {"topic": name, "partition": 0, "fence": True},
+        ABANDON: {"run": run.name},
+        GRANT: {},
+    }
+    for dag_id in (*confs, TRANSACTIONS_SENSOR, FAILURES):
+        rest.unpause(dag_id)
+    with HangingTransaction.on(lab, name, 0):
+        failed, sensor = rest.trigger(FAILURES), rest.trigger(TRANSACTIONS_SENSOR)
+        runs = {dag_id: rest.trigger(dag_id, conf) for dag_id, conf in confs.items()}
+        asked = {dag_id: question(rest, dag_id, run_id)[0] for dag_id, run_id in runs.items()}
+        wait_for("the sensor to defer", lambda: states_of(rest, TRANSACTIONS_SENSOR, sensor) == {"wait": "deferred"})
+        for dag_id, action in asked.items():
+            rest.answer(dag_id, runs[dag_id], action, "Approve")
+        for dag_id, run_id in {**runs, TRANSACTIONS_SENSOR: sensor}.items():
+            succeeded(rest, dag_id, run_id)
+    applied = {dag_id: rest.xcom(dag_id, run_id, "apply") for dag_id, run_id in runs.items()}
+    assert read_journal(kafka, lab.group_id).open_change is None
+    assert applied[ABORT]["after"]["waiting"] == 0
+    assert (applied[ABANDON]["run"], statuses(pipeline)) == (run.name, [])
+    assert "User:spark" in {acl["principal"] for acl in applied[GRANT]["acls"]}
+    assert rest.xcom(TRANSACTIONS_SENSOR, sensor, "wait")["verdict"] == "pass"
+
+    # Two failures, and what their notifiers made of them.
+    assert ended(rest, FAILURES, failed) == "failed"
+    for task_id, words in {
+        "roll": "A task of a roll has failed",
+        "late": f"{run.name} of group eos-intervals is not complete",
+    }.items():
+        log = "\n".join(line.text for line in rest.new_log_lines(LogCursor(FAILURES, failed, task_id, 1)))
+        assert f"sent: {words}" in log, log
 
 
 def test_on_an_enabled_cluster_the_upgrade_asks_nobody_and_restarts_nobody(lab: Lab, rest: AirflowRest) -> None:
