@@ -134,13 +134,13 @@ class BatchEncoder:
         if self._has_timestamps:
             stamps = np.full(len(rows), now_ms) if rows.timestamps is None else rows.timestamps[order]
             stamps[stamps == 0] = now_ms
-        pieces, sizes, tail = _contents(rows, order)
+        key_length, pieces, sizes, tail = _contents(rows, order)
         around = 1 + _DELTA_BYTES + (1 if stamps is None else _STAMP_BYTES)
         ends = np.cumsum(sizes + varint_sizes(sizes + around) + around)
         runs = list(self._runs(rows.topics, counts, np.bincount(places), ends, stamps, now_ms))
         lengths = [run.end - run.begin for run in runs]
         deltas = np.arange(len(rows)) + np.repeat([run.delta - run.begin for run in runs], lengths)
-        pieces.insert(0, varints(deltas))
+        pieces.insert(0, varints(deltas, behind=key_length))
         sizes = sizes + 1 + varint_sizes(deltas)
         if stamps is None:
             pieces.insert(0, varints(sizes + 1, tail, b"\0\0"))
@@ -228,11 +228,11 @@ def _require_partitions(rows: RecordRows, counts: list[int]) -> None:
             )
 
 
-def _contents(rows: RecordRows, order: Any) -> tuple[list[Pieces], Any, bytes]:
-    """Of records in the order of partitions the pieces from their key on, the bytes, and what ends all of them.
+def _contents(rows: RecordRows, order: Any) -> tuple[bytes, list[Pieces], Any, bytes]:
+    """Of records in the order of partitions: the length of all keys (empty if they have several), the pieces behind it,
+    their bytes, and what ends every record; it is written in front of the next one."""
+    import numpy as np
 
-    The end of a record is the first piece of the next one.
-    """
     pieces: list[Pieces] = []
     sizes: Any = 0
     for column in (rows.keys, rows.values):
@@ -241,9 +241,13 @@ def _contents(rows: RecordRows, order: Any) -> tuple[list[Pieces], Any, bytes]:
         sizes = sizes + varint_sizes(lengths) + lengths.clip(0)
         if len(column.data):
             pieces.append((column.array(), order))
+    key_length = b""
+    if np.ndim(pieces[0][1]) == 0:
+        (array, place), *pieces = pieces
+        key_length = array[place].as_py()
     if rows.headers is None:
         tail = varint(len(rows.more_headers)) + header_bytes(rows.more_headers)
-        return pieces, sizes + len(tail), tail
+        return key_length, pieces, sizes + len(tail), tail
     numbers = rows.header_counts[order]
     pieces += [varints(numbers), (rows.headers.array(), order)]
-    return pieces, sizes + varint_sizes(numbers) + rows.headers.lengths[order], b""
+    return key_length, pieces, sizes + varint_sizes(numbers) + rows.headers.lengths[order], b""

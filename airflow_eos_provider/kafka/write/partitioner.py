@@ -56,8 +56,9 @@ def partitions_of(keys: BytesColumn, partitions: Any) -> Any:
     words, multiplier = lengths >> 2, np.uint32(_MULTIPLIER)
     hashed = lengths.astype(np.uint32) ^ np.uint32(_SEED)
     windows: Any = np.ndarray((max(0, len(keys.data) - 3),), "<u4", keys.data, strides=(1,))  # a word from each byte on
-    present = np.cumsum(np.bincount(words)[::-1])[::-1].tolist()  # by number of words, how many keys have so many
-    for place, count in enumerate(present[1:]):
+    most = int(words[0])
+    at_least = (len(words) - np.searchsorted(words[::-1], range(1, most + 1))).tolist()  # by words, so many keys
+    for place, count in enumerate(at_least):
         word = windows[starts[:count] + 4 * place] * multiplier
         word ^= word >> np.uint32(24)
         hashed[:count] *= multiplier
@@ -72,6 +73,8 @@ def partitions_of(keys: BytesColumn, partitions: Any) -> Any:
     hashed ^= hashed >> np.uint32(13)
     hashed *= multiplier
     hashed ^= hashed >> np.uint32(15)
+    hashed &= np.uint32(0x7FFFFFFF)
     found = np.empty_like(hashed)
-    found[by_words] = hashed & np.uint32(0x7FFFFFFF)
-    return found % np.uint32(partitions)
+    found[by_words] = hashed
+    counts = np.uint32(partitions)
+    return found - found // counts * counts  # the remainder, twice as fast as by %
