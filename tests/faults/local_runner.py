@@ -29,7 +29,7 @@ from airflow_eos_provider.interval.progress import OnStep, Report, silent
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan, Slice
-from airflow_eos_provider.interval.write.slice_writer import Tally
+from airflow_eos_provider.interval.write.tally import Tally
 
 #: Rows handed to the writer at once.
 _BATCH_ROWS = 5_000

@@ -34,7 +34,7 @@ from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics.ledger import complete_key
 from airflow_eos_provider.interval.topics.reader import TopicReader
 from airflow_eos_provider.interval.verify import completion
-from airflow_eos_provider.interval.write.slice_writer import Tally
+from airflow_eos_provider.interval.write.tally import Tally
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin

@@ -42,7 +42,7 @@ from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics import reader
 from airflow_eos_provider.interval.verify import completion, ledger, statuses
-from airflow_eos_provider.interval.write.slice_writer import Tally
+from airflow_eos_provider.interval.write.tally import Tally
 from airflow_eos_provider.journal.change import change_journal, group_change
 from airflow_eos_provider.journal.journal import Journal, RolloutState
 from airflow_eos_provider.journal.name import journal_topic

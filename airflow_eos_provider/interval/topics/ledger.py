@@ -40,7 +40,7 @@ _KEY_AND_VALUE = itemgetter(*map(LogRecord._fields.index, ("key", "value")))
 
 #: How digests are computed now; what they are of and how they add up has not changed since kind 1, of which a record
 #: says nothing. Raise it with every change to :mod:`~airflow_eos_provider.interval.write.digest`.
-DIGEST_KIND = 2
+DIGEST_KIND = 3
 
 #: The digest of no records.
 NO_DIGEST = f"{0:032x}"

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
@@ -33,24 +34,22 @@ class Timestamps:
         self._first_ms = int(interval.start.timestamp() * 1000) - _NEAR_MS
         self._last_ms = int(interval.end.timestamp() * 1000) + _NEAR_MS
 
-    def mistaken_unit(self, value: int) -> str | None:
-        """The unit that a value seems to be in; None if that is milliseconds."""
-        if self._first_ms <= value <= self._last_ms:
-            return None
-        near = (unit for unit, per_ms in _UNITS.items() if self._first_ms <= value / per_ms <= self._last_ms)
-        return next(near, None)
-
-    def require_milliseconds(self, value: int) -> None:
+    def require_milliseconds(self, values: Any) -> None:
         """
-        :raises ConfigurationError: it seems to be in another unit.
+        :param values: an array of numpy's; no zeros, which are not timestamps here.
+        :raises ConfigurationError: one seems to be in another unit.
         """
-        if (unit := self.mistaken_unit(value)) is not None:
-            raise ConfigurationError(
-                f"Column timestamp has the value {value}, which in milliseconds is {_moment(value)}; in {unit} it "
-                f"would be {_moment(value / _UNITS[unit])}, near the interval {self._interval.name}.",
-                expected="milliseconds since 1970, or the type timestamp",
-                remedy="Convert the column, as by timestamp_seconds(…) or timestamp_micros(…).",
-            )
+        strays = values[(values < self._first_ms) | (values > self._last_ms)]
+        for unit, per_ms in _UNITS.items():
+            near = strays[(strays / per_ms >= self._first_ms) & (strays / per_ms <= self._last_ms)]
+            if len(near):
+                value = int(near[0])
+                raise ConfigurationError(
+                    f"Column timestamp has the value {value}, which in milliseconds is {_moment(value)}; in {unit} it "
+                    f"would be {_moment(value / per_ms)}, near the interval {self._interval.name}.",
+                    expected="milliseconds since 1970, or the type timestamp",
+                    remedy="Convert the column, as by timestamp_seconds(…) or timestamp_micros(…).",
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
-from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.messages import SliceFigures, SliceResult, Stage
+from airflow_eos_provider.interval.messages import SliceResult, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.progress import OnStep, silent
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS, check_columns, is_text
 from airflow_eos_provider.interval.topics.ledger import SliceMeasures, SliceRecord, slice_record
 from airflow_eos_provider.interval.topics.preparation import TargetTopics
 from airflow_eos_provider.interval.topics.reserved import ReservedTopics
-from airflow_eos_provider.interval.topics.timestamps import Timestamps
-from airflow_eos_provider.interval.write.digest import Digest
 from airflow_eos_provider.interval.write.stage_seconds import StageSeconds
+from airflow_eos_provider.interval.write.tally import Tally
 from airflow_eos_provider.kafka.session import Kafka
-from airflow_eos_provider.kafka.write.bytes_column import HAS_NUMPY, BytesColumn
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.kafka.write.producer import Headers, TransactionalProducer
+from airflow_eos_provider.kafka.write.record_rows import RecordRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,93 +54,6 @@ class Row(NamedTuple):
     headers: Headers | None
     partition: int
     timestamp_ms: int
-
-
-class Tally:
-    """Turns the rows of one slice into records, counting and summing them up on the way.
-
-    What is written and what is compared with it later both go through here, so that equal rows have equal figures.
-
-    :param run: whose; the run's header is one of theirs, if the pipeline has one.
-    :ivar bytes: of keys and values so far.
-    :ivar null_keys: rows so far that have a column ``key`` and null in it.
-    :ivar topics: of the rows so far.
-    """
-
-    def __init__(self, pipeline: Pipeline, run: Run) -> None:
-        self._topic = pipeline.topic
-        self.headers: Headers | None = (
-            None if pipeline.run_header is None else [(pipeline.run_header, run.name.encode())]
-        )
-        self._records = 0
-        self._digest = Digest()
-        self._placed = Digest()
-        self._timestamps = Timestamps(run.interval)
-        self.bytes = 0
-        self.null_keys = 0
-        self.topics: set[str] = set()
-
-    def plain_topic(self, batch: pa.RecordBatch) -> str | None:
-        """The topic of a batch of nothing but keys and values, which :meth:`plain` takes at once; else None."""
-        return self._topic if HAS_NUMPY and set(batch.schema.names) <= {"key", "value"} else None
-
-    def plain(self, batch: pa.RecordBatch, topic: str) -> tuple[BytesColumn, BytesColumn]:
-        """Keys and values for one topic, where they lie in memory: nothing is made of each row.
-
-        :raises ConfigurationError: a column is missing, unknown or of the wrong type.
-        """
-        check_columns(batch.schema)
-        self._count_null_keys(batch)
-        self.topics.add(topic)
-        keys, values = (
-            BytesColumn.of_array(batch.column(name) if name in batch.schema.names else None, batch.num_rows)
-            for name in ("key", "value")
-        )
-        self._digest.add_columns(topic, keys, values, self.headers)
-        self._records += batch.num_rows
-        self.bytes += keys.size + values.size
-        return keys, values
-
-    def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
-        """The records of any batch, one by one.
-
-        :raises ConfigurationError: as :func:`rows_of` does; or a timestamp is not in milliseconds.
-        """
-        self._count_null_keys(batch)
-        for row in rows_of(batch, self._topic, self.headers):
-            self._digest.add(row.topic, row.key, row.value, row.headers)
-            if row.timestamp_ms:
-                self._timestamps.require_milliseconds(row.timestamp_ms)
-            if row.partition >= 0 or row.timestamp_ms:
-                place = row.partition.to_bytes(8, "big", signed=True) + row.timestamp_ms.to_bytes(8, "big")
-                self._placed.add(row.topic, row.key, row.value, row.headers, place)
-            self._records += 1
-            self.topics.add(row.topic)
-            self.bytes += len(row.key or b"") + len(row.value or b"")
-            yield row
-
-    def take(self, batches: Iterable[pa.RecordBatch]) -> SliceFigures:
-        """Count rows that are not to be written.
-
-        :returns: the figures of all rows so far.
-        """
-        for batch in batches:
-            topic = self.plain_topic(batch)
-            if topic is not None:
-                self.plain(batch, topic)
-            else:
-                for _ in self.rows(batch):
-                    pass
-        return self.figures
-
-    def _count_null_keys(self, batch: pa.RecordBatch) -> None:
-        if "key" in batch.schema.names:
-            self.null_keys += batch.column("key").null_count
-
-    @property
-    def figures(self) -> SliceFigures:
-        """Of the rows so far."""
-        return SliceFigures(self._records, self._digest.text, self._placed.text)
 
 
 class SliceWriter:
@@ -230,21 +141,18 @@ class SliceWriter:
     def _produce(self, batches: Iterable[pa.RecordBatch], tally: Tally) -> None:
         plain = 0
         for batch in batches:
-            topic = tally.plain_topic(batch)
-            if topic is not None:
-                keys, values = tally.plain(batch, topic)
-                self._topics.require(topic)
-                plain += batch.num_rows
-                if plain <= FEW_ROWS:
-                    self._producer.produce_all(topic, keys.rows(), values.rows(), tally.headers)
-                else:
-                    self._producer.produce_columns(topic, keys, values, tally.headers)
+            rows = tally.count(batch)
+            self._require(rows)
+            if set(batch.schema.names) <= {"key", "value"}:
+                plain += len(rows)
+                for topic in rows.topics:
+                    if plain <= FEW_ROWS:
+                        self._producer.produce_all(topic, rows.keys.rows(), rows.values.rows(), tally.headers)
+                    else:
+                        self._producer.produce_columns(topic, rows.keys, rows.values, tally.headers)
                 self._producer.poll()
                 continue
-            for produced, row in enumerate(tally.rows(batch), 1):
-                self._topics.require(row.topic, row.partition)
-                if row.timestamp_ms:
-                    self._topics.require_kept(row.topic, row.timestamp_ms)
+            for produced, row in enumerate(rows_of(batch, self._pipeline.topic, tally.headers), 1):
                 self._producer.produce(
                     row.topic,
                     row.key,
@@ -256,6 +164,16 @@ class SliceWriter:
                 if produced % _ROWS_BETWEEN_POLLS == 0:
                     self._producer.poll()
             self._producer.poll()
+
+    def _require(self, rows: RecordRows) -> None:
+        """Check the topics, partitions and ages that rows name."""
+        for topic, those in rows.by_topic():
+            self._topics.require(topic, -1 if rows.partitions is None else int(rows.partitions[those].max()))
+            if rows.timestamps is not None:
+                named = rows.timestamps[those]
+                named = named[named > 0]
+                if len(named):
+                    self._topics.require_kept(topic, int(named.min()))
 
     def _produce_ledger_record(self, number: int, record: SliceRecord) -> None:
         key, value = slice_record(self._stage.run, number, record)

@@ -152,7 +152,7 @@ def tally_partition(
     """
     from airflow_eos_provider.interval.interval import Run
     from airflow_eos_provider.interval.pipeline import Pipeline
-    from airflow_eos_provider.interval.write.slice_writer import Tally
+    from airflow_eos_provider.interval.write.tally import Tally
 
     tallies: dict[int | None, Tally] = {}
     with _marked_errors():
@@ -176,7 +176,7 @@ def tally_files(
     """
     from airflow_eos_provider.interval.interval import Run
     from airflow_eos_provider.interval.pipeline import Pipeline
-    from airflow_eos_provider.interval.write.slice_writer import Tally
+    from airflow_eos_provider.interval.write.tally import Tally
 
     _read_to_end(batches)
     number, source = slices[partition_number()]

@@ -24,7 +24,7 @@ from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN, tally_partition
 from airflow_eos_provider.interval.topics.ledger import LedgerState, SliceRecord, slice_record
-from airflow_eos_provider.interval.write.slice_writer import Tally
+from airflow_eos_provider.interval.write.tally import Tally
 from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError
@@ -60,10 +61,15 @@ def test_what_was_written_today_is_kept() -> None:
     ],
 )
 def test_the_unit_is_told_by_the_interval(value: int, unit: str | None) -> None:
-    assert Timestamps(DAY).mistaken_unit(value) == unit
+    values = np.array([NOON_S * 1000, value, NOON_S * 1000])
+    if unit is None:
+        Timestamps(DAY).require_milliseconds(values)
+        return
+    with pytest.raises(ConfigurationError, match=rf"has the value {value}, .*; in {unit} it would be 20"):
+        Timestamps(DAY).require_milliseconds(values)
 
 
 def test_in_an_interval_of_1970_milliseconds_are_what_they_are() -> None:
     january = Interval.parse("1970-01-16T00:00:00Z/1970-01-17T00:00:00Z")
 
-    assert Timestamps(january).mistaken_unit(NOON_S) is None
+    Timestamps(january).require_milliseconds(np.array([NOON_S]))

@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.write.slice_writer import Tally, producer_properties, rows_of
+from airflow_eos_provider.interval.write.slice_writer import producer_properties, rows_of
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 
@@ -75,26 +74,6 @@ def test_two_columns_of_one_name_are_named() -> None:
 
     with pytest.raises(ConfigurationError, match="more than one column value"):
         list(rows_of(twice, "t"))
-
-
-def test_rows_with_a_null_key_are_counted_and_those_of_a_frame_without_keys_are_not() -> None:
-    run = Run.parse("p@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")
-    for more in ({}, {"partition": pa.array([0, 0, 0], pa.int32())}):
-        tally = Tally(Pipeline("p", "g", KafkaSettings.of("b:1"), topic="t"), run)
-        tally.take([batch(value=["a", "b", "c"], key=pa.array(["k", None, None], pa.string()), **more)])
-        tally.take([batch(value=["d"])])
-
-        assert tally.null_keys == 2
-
-
-def test_a_timestamp_in_seconds_is_refused() -> None:
-    run = Run.parse("p@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")
-    tally = Tally(Pipeline("p", "g", KafkaSettings.of("b:1"), topic="t"), run)
-
-    with pytest.raises(
-        ConfigurationError, match=r"1357000000, .*1970-01-16.*; in seconds it would be 2013-01-01T00:26:40"
-    ):
-        tally.take([batch(value=["a"], timestamp=[1_357_000_000])])
 
 
 @pytest.mark.parametrize(("largest", "kib"), [(None, 65_536), ("1000000", 65_536), ("100000000", 390_625)])

@@ -17,10 +17,9 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import task as protocol_task
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.topics import preparation as protocol_topics
-from airflow_eos_provider.interval.write import digest as protocol_digest
-from airflow_eos_provider.interval.write import slice_writer
-from airflow_eos_provider.interval.write.slice_writer import SliceWriter, Tally
+from airflow_eos_provider.interval.write.slice_writer import SliceWriter
 from airflow_eos_provider.interval.write.stage_seconds import STAGES
+from airflow_eos_provider.interval.write.tally import Tally
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import TopicDescription, Topics
 from airflow_eos_provider.kafka.write.bytes_column import BytesColumn
@@ -104,15 +103,6 @@ def test_the_first_rows_of_a_slice_are_handed_over_one_by_one_and_those_behind_t
         writer.write(0, [few, more, rest, rest])
     assert [call for call in producer.calls if "one" in call] == 2 * ["1500 one by one", "500 one by one"]
     assert len(producer.records) == 2 * (2_002 + 1)
-
-
-def test_without_numpy_the_same_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = pa.RecordBatch.from_pydict({"key": [b"a", None], "value": [b"x", b""]})
-    quick = _written(batch, "eos.run")
-    monkeypatch.setattr(slice_writer, "HAS_NUMPY", False)
-    monkeypatch.setattr(protocol_digest, "HAS_NUMPY", False)
-
-    assert _written(batch, "eos.run") == quick
 
 
 def test_the_ledger_record_comes_last_and_behind_flushed_rows() -> None:

@@ -226,6 +226,9 @@ def test_a_topic_that_takes_less_has_smaller_batches_and_a_large_row_is_alone(ch
     encoder = BatchEncoder(batch_bytes=1_000, largest={"u": 5_500, "t": 1_000}.__getitem__)
     assert [batch.count for batch in _encoded([rows], encoder=encoder)] == [2, 1, 3]
 
+    small, large = (rows.slice(place, 1) for place in (0, 2))
+    assert [batch.count for batch in _encoded([small, large], encoder=encoder)] == [1, 1]
+
     strict = BatchEncoder(largest={"u": 600}.__getitem__)
     with pytest.raises(
         ConfigurationError, match=r"A batch for topic u takes 50\d\d bytes; records in it: 1.\n.*at most 600 bytes"

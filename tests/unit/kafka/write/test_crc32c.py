@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ def test_without_numpy_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     data = random.Random(1).randbytes(20_000)
     quick = crc32c._checksum(data)
     monkeypatch.setattr(crc32c, "HAS_NUMPY", False)
+    monkeypatch.setitem(sys.modules, "numpy", None)
 
     assert crc32c._checksum(data) == quick
 

@@ -1,0 +1,80 @@
+"""What a slice amounts to: the count and digests of its rows, and whether they may be records at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.messages import SliceFigures
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.record_columns import check_columns
+from airflow_eos_provider.interval.topics.timestamps import Timestamps
+from airflow_eos_provider.interval.write.digest import Digest, place_sums, row_sums
+from airflow_eos_provider.kafka.write.record_rows import RecordRows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Tally:
+    """Counts the rows of one slice and sums them up, many at a time.
+
+    What is written and what is compared with it later both go through here, so that equal rows have equal figures.
+
+    :param run: whose; the run's header is one of theirs, if the pipeline has one.
+    :ivar bytes: of keys and values so far.
+    :ivar null_keys: rows so far that have a column ``key`` and null in it.
+    :ivar topics: of the rows so far.
+    """
+
+    def __init__(self, pipeline: Pipeline, run: Run) -> None:
+        self._topic = pipeline.topic
+        self.headers: list[tuple[str, str | bytes | None]] | None = (
+            None if pipeline.run_header is None else [(pipeline.run_header, run.name.encode())]
+        )
+        self._records = 0
+        self._digest = Digest()
+        self._placed = Digest()
+        self._timestamps = Timestamps(run.interval)
+        self.bytes = 0
+        self.null_keys = 0
+        self.topics: set[str] = set()
+
+    def count(self, batch: pa.RecordBatch) -> RecordRows:
+        """Count the rows of a batch.
+
+        :returns: the rows as records.
+        :raises ConfigurationError: a column is missing, unknown or of the wrong type; a row has no topic, or a value
+            that no record may have; or a timestamp is not in milliseconds.
+        """
+        check_columns(batch.schema)
+        rows = RecordRows.of(batch, self._topic, self.headers)
+        if rows.timestamps is not None:
+            self._timestamps.require_milliseconds(rows.timestamps[rows.timestamps > 0])
+        sums = row_sums(rows)
+        self._digest.add_sums(sums)
+        if rows.partitions is not None or rows.timestamps is not None:
+            those, places = place_sums(rows)
+            self._placed.add_sums(sums[:, those] + places)
+        if "key" in batch.schema.names:
+            self.null_keys += batch.column("key").null_count
+        self._records += len(rows)
+        self.topics.update(rows.topics)
+        self.bytes += rows.keys.size + rows.values.size
+        return rows
+
+    def take(self, batches: Iterable[pa.RecordBatch]) -> SliceFigures:
+        """Count rows that are not to be written.
+
+        :returns: the figures of all rows so far.
+        :raises ConfigurationError: as :meth:`count` does.
+        """
+        for batch in batches:
+            self.count(batch)
+        return self.figures
+
+    @property
+    def figures(self) -> SliceFigures:
+        """Of the rows so far."""
+        return SliceFigures(self._records, self._digest.text, self._placed.text)
