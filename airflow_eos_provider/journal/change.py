@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_eos_provider.errors import (
     ConfigurationError,
@@ -33,6 +33,11 @@ from airflow_eos_provider.kafka.session import Kafka
 #: How long the group stays reserved after a controller dies, and within which time one act is over, seconds.
 LEASE_SECONDS = 120.0
 ACT_SECONDS = 60.0
+
+#: Between two looks of a wait, seconds.
+PAUSE_SECONDS = 0.3
+
+T = TypeVar("T")
 
 
 def change_journal(
@@ -117,6 +122,23 @@ class GroupChange:
     def renew(self) -> None:
         """Keep the lease while waiting. Errors as in :meth:`Journal.renew`."""
         self._journal.renew()
+
+    def until(self, look: Callable[[], T | None], what: str, seconds: float) -> T:
+        """Look again and again, keeping the lease, until there is something.
+
+        :raises EosError: there is nothing in time.
+        """
+        deadline = time.monotonic() + seconds
+        while not (found := look()):
+            if time.monotonic() >= deadline:
+                raise EosError(
+                    f"Timed out after {seconds:.0f} s waiting for {what}.",
+                    remedy="See 'eos status'. Run the same command again to resume; 'eos changes close' closes the "
+                    "change without touching the connector.",
+                )
+            self.renew()
+            time.sleep(PAUSE_SECONDS)
+        return found
 
     def _write(self, record: ChangeRecord, event: str = "") -> None:
         self._journal.write_change(record, event)

@@ -26,7 +26,7 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.task_failures import name_failure
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, RefusedError
-from airflow_eos_provider.journal.change import GroupChange
+from airflow_eos_provider.journal.change import PAUSE_SECONDS, GroupChange
 from airflow_eos_provider.kafka.admin.transactions import Fenced, TransactionDescription
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.offsets.producers import Producers
@@ -40,8 +40,6 @@ FENCE_SECONDS = 60.0
 #: A restart takes FAILED out of a task's status at once, before its round. One that still shows it so many seconds
 #: after the request, or shows it again, has failed anew.
 RESTARTED_SECONDS = 15.0
-
-_PAUSE_SECONDS = 0.3
 
 #: Producer id and epoch; None for an id that no broker knows.
 Producer = tuple[int, int] | None
@@ -269,7 +267,7 @@ class Fencer:
             if time.monotonic() >= begun + self._wait_seconds:
                 raise _not_in_time(round_, missing, self._wait_seconds, tasks)
             change.renew()
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(PAUSE_SECONDS)
 
     def _missing(self, round_: ConnectorRound, state: ConnectorConfigState, progress: _Progress) -> str:
         """What Connect still owes, in words; empty if nothing."""

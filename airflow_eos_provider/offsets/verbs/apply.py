@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TypeVar
 
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.properties import trimmed
@@ -37,7 +36,7 @@ from airflow_eos_provider.errors import (
     RefusedError,
     RestRefusedError,
 )
-from airflow_eos_provider.journal.change import GroupChange
+from airflow_eos_provider.journal.change import PAUSE_SECONDS, GroupChange
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import ChangeRecord
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
@@ -60,8 +59,6 @@ from airflow_eos_provider.offsets.verbs.reader import OffsetsReader
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.offsets.verbs.write import write_in_transaction, write_plainly
 
-T = TypeVar("T")
-
 #: How long a worker has to answer a request; one that changes a connector waits for a rebalance.
 _REST_SECONDS = 60.0
 
@@ -71,8 +68,6 @@ SETTLE_SECONDS = 180.0
 #: The tasks of a connector that was started again must run for so long, and do so within so long; seconds.
 WATCH_SECONDS = 3.0
 _TASKS_SECONDS = 60.0
-
-_PAUSE_SECONDS = 0.3
 
 #: Connect's message if a request took too long; it may still be carried out.
 _TIMED_OUT = "Request timed out"
@@ -393,8 +388,8 @@ class OffsetsChanger:
         change.confirm("stop")
         self._report(f"{connector}: stopping it, and waiting until no worker runs a task of it.")
         self.session.ask(lambda rest: rest.stop(connector))
-        self._until(change, lambda: self._is_to_stop(plan), f"the stop of {connector} on record")
-        return self._until(change, lambda: self._stopped(plan), f"{connector} to stop")
+        change.until(lambda: self._is_to_stop(plan), f"the stop of {connector} on record", self._settle_seconds)
+        return change.until(lambda: self._stopped(plan), f"{connector} to stop", self._settle_seconds)
 
     def _existing(self, plan: OffsetsPlan) -> ConnectorConfigState | None:
         """The connector as it is; None if there is none, as planned.
@@ -538,9 +533,8 @@ class OffsetsChanger:
                 writes,
                 lambda: self._require_still_stopped(plan, stopped),
             )
-            self._until(
-                change, lambda: self._is_marked(kafka, connector), f"the markers of the offsets written for {connector}"
-            )
+            markers = f"the markers of the offsets written for {connector}"
+            change.until(lambda: self._is_marked(kafka, connector), markers, self._settle_seconds)
         else:
             self._require_still_stopped(plan, stopped)
             write_plainly(kafka.settings, writes)
@@ -612,9 +606,13 @@ class OffsetsChanger:
             change.confirm("configure")
             self._require_not_started(plan, stopped)
             self._set_own_topic(plan, config)
-            self._until(change, lambda: self._is_configured(plan), f"{connector} to have its new configuration")
+            change.until(
+                lambda: self._is_configured(plan), f"{connector} to have its new configuration", self._settle_seconds
+            )
             self._require_not_started(plan, stopped)  # a rebalance may have held the request up
-        self._until(change, lambda: self._is_configured(plan), f"{connector} to have its new configuration")
+        change.until(
+            lambda: self._is_configured(plan), f"{connector} to have its new configuration", self._settle_seconds
+        )
         self._report(f"{connector}: {OWN_TOPIC} is {plan.own_topic or 'not set any more'}.")
 
     def _set_own_topic(self, plan: OffsetsPlan, config: Mapping[str, str]) -> None:
@@ -656,7 +654,7 @@ class OffsetsChanger:
             if plan.returns_to(self._target_state(connector)) is not None:
                 resumes = before is TargetState.STARTED
                 self.session.ask(lambda rest: rest.resume(connector) if resumes else rest.pause(connector))
-            now = self._until(change, lambda: self._settled(plan), f"{connector} to be {before} again")
+            now = change.until(lambda: self._settled(plan), f"{connector} to be {before} again", self._settle_seconds)
             failed = self._watch(change, connector) if watch and now is TargetState.STARTED else ""
         self._report(f"{connector}: {failed or now}.")
         return failed
@@ -687,7 +685,7 @@ class OffsetsChanger:
                 states = ", ".join(f"task {task.number} is {task.state}" for task in tasks) or "it has no task"
                 return f"{states} after {_TASKS_SECONDS:.0f} s"
             change.renew()
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(PAUSE_SECONDS)
 
     def _tasks(self, connector: str) -> tuple[TaskStatus, ...]:
         status = self.session.ask(lambda rest: rest.statuses()).get(connector)
@@ -706,23 +704,6 @@ class OffsetsChanger:
     def _target_state(self, connector: str) -> TargetState:
         found = self._config().connectors.get(connector)
         return TargetState(found.target_state) if found else TargetState.ABSENT
-
-    def _until(self, change: GroupChange, look: Callable[[], T | None], what: str) -> T:
-        """Look again and again, keeping the lease, until there is something.
-
-        :raises EosError: there is nothing in time.
-        """
-        deadline = time.monotonic() + self._settle_seconds
-        while not (found := look()):
-            if time.monotonic() >= deadline:
-                raise EosError(
-                    f"Timed out after {self._settle_seconds:.0f} s waiting for {what}.",
-                    remedy="See 'eos status'. Run the same command again to resume; 'eos changes close' closes the "
-                    "change without touching the connector.",
-                )
-            change.renew()
-            time.sleep(_PAUSE_SECONDS)
-        return found
 
 
 def _require_nothing_elsewhere(writes: Iterable[Write]) -> None:

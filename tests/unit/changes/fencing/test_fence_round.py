@@ -40,7 +40,7 @@ def fencer(monkeypatch: pytest.MonkeyPatch) -> Fencer:
     class Session:
         cluster = Cluster
 
-    monkeypatch.setattr(fence_round, "_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(fence_round, "PAUSE_SECONDS", 0.001)
     session: Any = Session()
     return Fencer(session, "configs", wait_seconds=30)
 
