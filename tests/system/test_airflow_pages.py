@@ -248,7 +248,7 @@ def test_the_test_button_names_everything_that_does_not_answer(airflow: AirflowL
             "/api/v2/connections/test",
             headers={"Authorization": f"Bearer {token}"},
             json={
-                "connection_id": "kafka_connect_default",
+                "connection_id": "not_saved_yet",  # Airflow refuses another host for a saved one
                 "conn_type": "kafka_connect",
                 "host": f"http://127.0.0.1:{worker}",
                 "extra": json.dumps({"kafka_conn_id": "brokers", "group_id": "g"}),
