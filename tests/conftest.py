@@ -28,8 +28,8 @@ from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, D
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ownership import log_text, marker
 from airflow_eos_provider.lab.ports import PORTS_VARIABLE, free_ports
-from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.lab.record import LabOptions
+from airflow_eos_provider.lab.servers.postgres import Postgres
 from airflow_eos_provider.processes import ProcessIdentity, identify, spawn
 from tests import airflow_home as airflow_home  # before any import of Airflow
 from tests.forked import FORKS

@@ -20,12 +20,12 @@ _ROLLED = [
     ("", "cli/confirm.py:print_applied"),
     ("plan.", "rollout/plan/plan.py:Plan"),
     ("plan.", "rollout/plan/plan.py:Plan.to_dict"),
-    ("plan.", "cli/plan_apply.py:to_document"),
+    ("plan.", "cli/rollout/plan_apply.py:to_document"),
     ("report.", "rollout/outcome.py:RolloutReport.to_dict"),
 ]
 _ROLLOUT = [("", "rollout/history.py:Rollout.to_dict"), ("workers[].", "rollout/history.py:Rollout._worker")]
-_ASKED = [("", "cli/rollouts.py:_show_answer")]
-_ACL_CHECK = [("", "cli/acl.py:_document"), ("rules[].", "acls/judge.py:RightFinding.to_dict")]
+_ASKED = [("", "cli/rollout/rollouts.py:_show_answer")]
+_ACL_CHECK = [("", "cli/cluster/acl.py:_document"), ("rules[].", "acls/judge.py:RightFinding.to_dict")]
 #: Of each command that applies a declared change.
 _CHANGE = [("", "cli/confirm.py:print_applied"), ("plan.", "changes/change.py:Plan.to_dict")]
 _OFFSETS = [
@@ -53,7 +53,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         _FINDING,
     ],
     "eos hosts check": [
-        ("", "cli/hosts.py:check"),
+        ("", "cli/cluster/hosts.py:check"),
         ("workers[].", "rollout/hosts/readiness.py:Readiness.to_dict"),
         ("workers[].checks[].", _FINDING[1]),
     ],
@@ -62,18 +62,18 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         ("", "preflight/report.py:Report.to_dict"),
         _FINDING,
         ("findings[].", "preflight/findings.py:ConnectorFinding"),
-        ("--to-version: ", "cli/preflight_version.py:check_version"),
+        ("--to-version: ", "cli/rollout/preflight_version.py:check_version"),
         ("--to-version: copies[].", "offsets/seen/copies.py:Copies"),
         ("--to-version: findings[].", _FINDING[1]),
     ],
     "eos plan": [
         ("", "rollout/plan/plan.py:Plan"),
         ("", "rollout/plan/plan.py:Plan.to_dict"),
-        ("", "cli/plan_apply.py:to_document"),
-        ("", "cli/plan_apply.py:plan"),
+        ("", "cli/rollout/plan_apply.py:to_document"),
+        ("", "cli/rollout/plan_apply.py:plan"),
     ],
     "eos apply": _ROLLED,
-    "eos rollout list": [("", "cli/rollouts.py:list_"), ("rollouts[].", _ROLLOUT[0][1])],
+    "eos rollout list": [("", "cli/rollout/rollouts.py:list_"), ("rollouts[].", _ROLLOUT[0][1])],
     "eos rollout show": _ROLLOUT,
     "eos rollout wait": _ROLLOUT,
     "eos rollout pause": _ASKED,
@@ -86,11 +86,11 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     **{f"eos offsets {verb}": _OFFSETS for verb in ("alter", "reset", "restore", "prune", "migrate")},
     "eos offsets drop-own": [
         ("", "cli/confirm.py:print_applied"),
-        ("report.", "cli/drop_own.py:_report"),
+        ("report.", "cli/exactly_once/drop_own.py:_report"),
         ("plan.", "downgrade/drop_own.py:DropPlan"),
         ("plan.", "downgrade/drop_own.py:DropPlan.to_dict"),
     ],
-    "eos changes list": [("[].", "cli/changes.py:list_")],
+    "eos changes list": [("[].", "cli/rollout/changes.py:list_")],
     "eos changes close": [*_CHANGE, ("report.", "changes/closing/change.py:CloseReport.to_dict")],
     "eos fencing list": [
         ("", "changes/fencing/change.py:look_document"),
@@ -104,15 +104,15 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         ("--hanging: hanging[].readers[].", _READER),
         ("--watch: ", "transactions/changes.py:Change.to_dict"),
     ],
-    "eos clusters list": [("[].", "cli/clusters.py:_described")],
-    "eos transactions describe": [_KNOWN_ID, ("[].", "cli/transactions.py:_described")],
+    "eos clusters list": [("[].", "cli/cluster/clusters.py:_described")],
+    "eos transactions describe": [_KNOWN_ID, ("[].", "cli/exactly_once/transactions.py:_described")],
     "eos transactions audit": [
         *_AUDIT,
         ("", "transactions/audit.py:TransactionAudit.to_dict"),
     ],
     "eos transactions abort": [*_CHANGE, ("report.", "changes/transactions/abort.py:AbortReport.to_dict")],
     "eos acl check": _ACL_CHECK,
-    "eos acl explain": [("[].", "cli/acl.py:_explained")],
+    "eos acl explain": [("[].", "cli/cluster/acl.py:_explained")],
     "eos acl grant": _ACL_CHANGE,
     "eos acl revoke": _ACL_CHANGE,
     "eos topics check": [("", "connect/topics/topic_checks.py:TopicsLook.to_dict"), *_TOPIC_FINDING],
@@ -123,10 +123,13 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         *((f"report.{at}", made_by) for at, made_by in _TOPIC_FINDING),
     ],
     "eos topics list": [
-        ("", "cli/topics_list.py:list_"),
+        ("", "cli/cluster/topics_list.py:list_"),
         ("config_topic.", "connect/topics/config_census.py:Census.to_dict"),
     ],
-    "eos intervals list": [("", "cli/intervals.py:list_"), ("runs[].", "interval/verify.py:RunStatus.to_dict")],
+    "eos intervals list": [
+        ("", "cli/exactly_once/intervals.py:list_"),
+        ("runs[].", "interval/verify.py:RunStatus.to_dict"),
+    ],
     "eos intervals show": [("", "interval/verify.py:RunStatus.to_dict")],
     "eos intervals verify": [("", "interval/verify.py:Verification.to_dict")],
     "eos intervals abandon": [*_CHANGE, ("report.", "changes/intervals/change.py:AbandonReport.to_dict")],

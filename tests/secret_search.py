@@ -18,7 +18,7 @@ import psutil
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.servers.postgres import Postgres
 
 #: How often the processes' command lines are looked at, seconds. Some live for a second.
 _EVERY_SECONDS = 0.25

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from airflow_eos_provider.lab.java import java_program
+from airflow_eos_provider.lab.jars.java import java_program
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 from tests.lab.spark_class_data import ensure_spark_archive, spark_jvm_options

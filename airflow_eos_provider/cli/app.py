@@ -34,13 +34,13 @@ class Place(NamedTuple):
 
 COMMANDS: Mapping[str, Place] = {
     "status": Place(
-        "cli.status",
+        "cli.cluster.status",
         "status",
         "Show the group, its workers, connectors, fencing and transactions. Changes nothing.",
         ("eos status", "eos status --cluster prod --json", "eos status --exit-code  # 1 if there are findings"),
     ),
     "discover": Place(
-        "cli.discover",
+        "cli.cluster.discover",
         "discover",
         "Write a cluster file from the members of a group.",
         (
@@ -49,14 +49,14 @@ COMMANDS: Mapping[str, Place] = {
             "eos discover -g connect-orders -b kafka-1:9092 --ssh --ssh-user eos --write eos.yaml",
         ),
     ),
-    "clusters": Place("cli.clusters", "clusters_app", "List the cluster files that --cluster finds by name."),
+    "clusters": Place("cli.cluster.clusters", "clusters_app", "List the cluster files that --cluster finds by name."),
     "hosts": Place(
-        "cli.hosts",
+        "cli.cluster.hosts",
         "hosts_app",
         "Check the machines of the workers for a roll; print the sudo rules it needs.",
     ),
     "preflight": Place(
-        "cli.preflight",
+        "cli.rollout.preflight",
         "preflight",
         "Check what exactly-once does to each connector, or what an older Kafka Connect would do. Changes nothing.",
         (
@@ -67,13 +67,13 @@ COMMANDS: Mapping[str, Place] = {
         ),
     ),
     "plan": Place(
-        "cli.plan_apply",
+        "cli.rollout.plan_apply",
         "plan",
         "Show what a roll would change, its hash, and the command that applies it. Changes nothing.",
         ("eos plan", "eos plan --to disabled --cluster prod"),
     ),
     "apply": Place(
-        "cli.plan_apply",
+        "cli.rollout.plan_apply",
         "apply",
         "Roll the group to a mode, one worker at a time, with a check after each.",
         (
@@ -84,45 +84,45 @@ COMMANDS: Mapping[str, Place] = {
         ),
     ),
     "rollout": Place(
-        "cli.rollouts", "rollouts_app", "Show the rollouts of the group; pause, resume, abort or undo one."
+        "cli.rollout.rollouts", "rollouts_app", "Show the rollouts of the group; pause, resume, abort or undo one."
     ),
     "drift": Place(
-        "cli.drift",
+        "cli.rollout.drift",
         "drift",
         "Show changes since the last roll: modes, members, files. Changes nothing.",
         ("eos drift", "eos drift --mode enabled --watch 60  # until something is found"),
     ),
     "offsets": Place(
-        "cli.offsets",
+        "cli.exactly_once.offsets",
         "offsets_app",
         "Source offsets: list, back up, compare, alter, reset, restore, migrate and prune them.",
     ),
     "changes": Place(
-        "cli.changes",
+        "cli.rollout.changes",
         "changes_app",
         "Changes of a group other than rolls, e.g. of offsets: list them; close one, or a roll.",
     ),
     "fencing": Place(
-        "cli.fencing",
+        "cli.exactly_once.fencing",
         "fencing_app",
         "Fencing of source connectors: list pending rounds and open transactions; carry rounds out.",
     ),
     "transactions": Place(
-        "cli.transactions",
+        "cli.exactly_once.transactions",
         "transactions_app",
         "Transactions: list, describe and audit them; end a hanging one.",
     ),
     "acl": Place(
-        "cli.acl",
+        "cli.cluster.acl",
         "acl_app",
         "Rights (ACLs) for exactly-once: check, explain, grant and revoke them.",
     ),
-    "topics": Place("cli.topics", "topics_app", "Internal topics of the group: list, check and create them."),
+    "topics": Place("cli.cluster.topics", "topics_app", "Internal topics of the group: list, check and create them."),
     "intervals": Place(
-        "cli.intervals", "intervals_app", "Show, verify and abandon interval runs; check what they need."
+        "cli.exactly_once.intervals", "intervals_app", "Show, verify and abandon interval runs; check what they need."
     ),
     "uninstall": Place(
-        "cli.uninstall",
+        "cli.cluster.uninstall",
         "uninstall_app",
         "Show what this package has left of a group, in Kafka and in files, and remove it.",
     ),

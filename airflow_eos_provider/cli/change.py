@@ -54,7 +54,7 @@ from airflow_eos_provider.output import Output, OutputOption, is_for_scripts, pr
 
 
 def _complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
-    from airflow_eos_provider.cli.intervals import complete_run
+    from airflow_eos_provider.cli.exactly_once.intervals import complete_run
 
     return complete_run(ctx, incomplete)
 

@@ -17,9 +17,9 @@ from airflow_eos_provider.demo.oracle import Comparison, Drained, compare, diges
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.spark_connect import SparkConnect
+from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest
+from airflow_eos_provider.lab.servers.spark_connect import SparkConnect
 
 DAG_ID = "flights_daily"
 TOPIC = "flights.daily"

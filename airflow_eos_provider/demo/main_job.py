@@ -32,10 +32,10 @@ from airflow_eos_provider.demo.report import WORKERS, DemoReport
 from airflow_eos_provider.demo.screen import Screen
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
-from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.record import LabOptions
-from airflow_eos_provider.lab.spark_connect import SparkConnect
+from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowOptions, wait_for_dag
+from airflow_eos_provider.lab.servers.spark_connect import SparkConnect
 from airflow_eos_provider.lab.teardown import take_down as take_down_lab
 
 LAB_NAME = "demo"

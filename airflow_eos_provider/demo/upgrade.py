@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab.airflow_rest import AirflowRest, AirflowRestError
+from airflow_eos_provider.lab.servers.airflow_rest import AirflowRest, AirflowRestError
 
 DAG_ID = "connect_exactly_once_upgrade"
 CONNECTION_ID = "kafka_connect_default"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from airflow_eos_provider.process_start import ProcessStart
+from airflow_eos_provider.journal.process_start import ProcessStart
 from airflow_eos_provider.stored import from_json, to_json, unstored
 
 #: Keys and schema of stored records. Renaming one breaks rollouts that are under way.

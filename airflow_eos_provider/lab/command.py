@@ -13,7 +13,7 @@ from rich.table import Table
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.lab.jars import DEFAULT_VERSION, VERSIONS
+from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION, VERSIONS
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.record import LabOptions
 from airflow_eos_provider.lab.status import LabStatus

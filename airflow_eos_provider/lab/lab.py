@@ -20,19 +20,19 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.lab import jars
-from airflow_eos_provider.lab.broker import Broker
-from airflow_eos_provider.lab.class_data import ensure_archives
+from airflow_eos_provider.lab.jars import jars
 from airflow_eos_provider.lab.ownership import exclusive, marker, own_process, strays
-from airflow_eos_provider.lab.part import Part
 from airflow_eos_provider.lab.ports import free_ports, require_free
-from airflow_eos_provider.lab.postgres import USER, Postgres
 from airflow_eos_provider.lab.record import LabOptions, LabRecord, write_atomically
-from airflow_eos_provider.lab.spark_connect import SparkConnect, spark_connect_pid_file
+from airflow_eos_provider.lab.servers.broker import Broker
+from airflow_eos_provider.lab.servers.class_data import ensure_archives
+from airflow_eos_provider.lab.servers.part import Part
+from airflow_eos_provider.lab.servers.postgres import USER, Postgres
+from airflow_eos_provider.lab.servers.spark_connect import SparkConnect, spark_connect_pid_file
+from airflow_eos_provider.lab.servers.worker import Worker
 from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
 from airflow_eos_provider.lab.teardown import remove_folder, stop_all, take_down
 from airflow_eos_provider.lab.waiting import wait_for_broker, wait_for_group, wait_for_worker
-from airflow_eos_provider.lab.worker import Worker
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 
 __all__ = ["Lab", "LabOptions"]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.lab.jars import DEFAULT_VERSION, JarLock, jar_folder
+from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION, JarLock, jar_folder
 from airflow_eos_provider.lab.ports import free_ports
 
 #: Version of ``lab.json``. A lab of another version is taken down, not continued.

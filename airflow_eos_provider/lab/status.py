@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from airflow_eos_provider.lab.part import Part
+from airflow_eos_provider.lab.servers.part import Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.lab.broker import broker_name
 from airflow_eos_provider.lab.ownership import exclusive, own_process, own_processes
-from airflow_eos_provider.lab.postgres import postgres_pid_file
 from airflow_eos_provider.lab.record import LabRecord
+from airflow_eos_provider.lab.servers.broker import broker_name
+from airflow_eos_provider.lab.servers.postgres import postgres_pid_file
 from airflow_eos_provider.processes import ProcessIdentity
 
 #: A worker needs 1 to 5 s to leave its group; what has not ended by then is killed.

@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from airflow_eos_provider.lab.jars import class_path, ensure_jars
-from airflow_eos_provider.lab.java import java_program
+from airflow_eos_provider.lab.jars.jars import class_path, ensure_jars
+from airflow_eos_provider.lab.jars.java import java_program
 
 SOURCES = Path(__file__).parents[1] / "java"
 

@@ -23,8 +23,8 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.topics.preparation import prepare_topics
 from airflow_eos_provider.interval.write.slice_writer import SliceWriter, open_producer
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.jars import class_path, jar_folder
-from airflow_eos_provider.lab.java import java_program
+from airflow_eos_provider.lab.jars.jars import class_path, jar_folder
+from airflow_eos_provider.lab.jars.java import java_program
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.benchmarks.result import Result
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from airflow_eos_provider.acls.tool_rules import READING, ToolFacts, tool_rules
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Resource
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.lab.part import write_properties
+from airflow_eos_provider.lab.servers.part import write_properties
 from tests.benchmarks.eos_command import run_eos
 from tests.benchmarks.fill import fill
 from tests.benchmarks.result import Result

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyspark
 
-from airflow_eos_provider.lab.ivy import Artifact, retrieve
-from airflow_eos_provider.lab.java import java_program
+from airflow_eos_provider.lab.jars.ivy import Artifact, retrieve
+from airflow_eos_provider.lab.jars.java import java_program
 from airflow_eos_provider.lab.lab import Lab
 
 _SOURCES = Path(__file__).parents[1] / "java" / "token_provider"

@@ -21,9 +21,9 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowOptions
+from airflow_eos_provider.lab.servers.postgres import Postgres
 from airflow_eos_provider.ui.plugin import URL_PREFIX
 from tests.chromium import need_chromium
 

@@ -41,11 +41,11 @@ from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import Reach, read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab import jars
-from airflow_eos_provider.lab.broker import Broker
+from airflow_eos_provider.lab.jars import jars
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.record import LabRecord
+from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.lab.waiting import wait_for_broker
 from airflow_eos_provider.processes import ProcessIdentity, spawn

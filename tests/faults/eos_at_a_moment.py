@@ -15,7 +15,8 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
-from airflow_eos_provider.cli import main, plan_apply
+from airflow_eos_provider.cli import main
+from airflow_eos_provider.cli.rollout import plan_apply
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout import settings

@@ -14,9 +14,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.lab.broker import Broker
-from airflow_eos_provider.lab.part import write_properties
 from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.servers.broker import Broker
+from airflow_eos_provider.lab.servers.part import write_properties
 from airflow_eos_provider.lab.waiting import wait_for_broker
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 

@@ -41,9 +41,9 @@ from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
-from airflow_eos_provider.lab.broker import Broker
-from airflow_eos_provider.lab.jars import class_path, ensure_jars
-from airflow_eos_provider.lab.java import SHORT_LIVED, java_program
+from airflow_eos_provider.lab.jars.jars import class_path, ensure_jars
+from airflow_eos_provider.lab.jars.java import SHORT_LIVED, java_program
+from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.processes import from_pid_file
 from tests.faults.local_runner import write_slices
 from tests.waiting import until

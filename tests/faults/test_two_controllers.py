@@ -43,7 +43,7 @@ from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.write import producer as kafka_producer
-from airflow_eos_provider.lab.broker import Broker
+from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.processes import from_pid_file
 from airflow_eos_provider.rollout.act.acts import Acts
 from airflow_eos_provider.rollout.settings import RolloutSettings

@@ -14,7 +14,7 @@ from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient
 
 from airflow_eos_provider.connect.properties import set_property
-from airflow_eos_provider.lab import jars
+from airflow_eos_provider.lab.jars import jars
 from tests.lab.lab import TestLab, TestLabOptions, TestLabRecord, take_down
 
 _BROKER = {

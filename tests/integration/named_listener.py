@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.servers.broker import Broker
 
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_eos_provider.lab.jars import class_path, ensure_jars
+from airflow_eos_provider.lab.jars.jars import class_path, ensure_jars
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.part import place_log_config
 from airflow_eos_provider.lab.ports import require_free
+from airflow_eos_provider.lab.servers.part import place_log_config
 from airflow_eos_provider.lab.waiting import wait_for_worker
 from airflow_eos_provider.processes import spawn
 

@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.servers.broker import Broker
 from tests.lab.certificates import Authority
 from tests.lab.token_issuer import TokenIssuer
 

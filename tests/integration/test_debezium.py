@@ -17,7 +17,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.demo.oracle import Comparison, Expected, compare, drain, expected_from_values
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.postgres import USER, Postgres
+from airflow_eos_provider.lab.servers.postgres import USER, Postgres
 from tests.lab.jars import jars_of
 from tests.waiting import wait_for
 

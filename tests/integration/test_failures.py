@@ -15,8 +15,8 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.task_failures import TIMEOUT_REMEDIES, FailureKind
 from airflow_eos_provider.kafka.read.reader import read_to_end
-from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer

@@ -19,8 +19,8 @@ from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.journal.change import change_journal, group_change
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import RolloutRecord, RolloutState, Step, StepStatus
-from airflow_eos_provider.lab.airflow import free_ports
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.servers.airflow import free_ports
 from airflow_eos_provider.offsets.seen.backup import read
 from airflow_eos_provider.operators.approval import approvable, approval_body
 from airflow_eos_provider.operators.changes import (

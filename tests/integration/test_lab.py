@@ -23,15 +23,15 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import TopicDescription, Topics
-from airflow_eos_provider.lab.broker import BOOTSTRAP_CHECKPOINT, Broker
-from airflow_eos_provider.lab.broker import MAIN_CLASS as BROKER
-from airflow_eos_provider.lab.class_data import ensure_archives
-from airflow_eos_provider.lab.jars import DEFAULT_VERSION, JarLock, class_path, ensure_jars, jar_folder, place
-from airflow_eos_provider.lab.java import class_data_archive
+from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION, JarLock, class_path, ensure_jars, jar_folder, place
+from airflow_eos_provider.lab.jars.java import class_data_archive
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
-from airflow_eos_provider.lab.part import write_properties
 from airflow_eos_provider.lab.record import LabRecord
+from airflow_eos_provider.lab.servers.broker import BOOTSTRAP_CHECKPOINT, Broker
+from airflow_eos_provider.lab.servers.broker import MAIN_CLASS as BROKER
+from airflow_eos_provider.lab.servers.class_data import ensure_archives
+from airflow_eos_provider.lab.servers.part import write_properties
 from airflow_eos_provider.lab.teardown import take_down
 from tests.forked import FORKS
 

@@ -17,7 +17,7 @@ import pytest
 
 from airflow_eos_provider.lab.ownership import marker, own_processes, strays
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.servers.postgres import Postgres
 from airflow_eos_provider.lab.unprivileged import unprivileged
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 
@@ -30,7 +30,7 @@ from pathlib import Path
 import psutil
 from airflow_eos_provider.lab.ownership import marker, own_process
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.servers.postgres import Postgres
 from airflow_eos_provider.processes import spawn
 folder = Path(sys.argv[1])
 server = Postgres(folder, *free_ports(1), marker=marker(folder, "life"))

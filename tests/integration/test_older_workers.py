@@ -19,12 +19,12 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import RefusedError
-from airflow_eos_provider.lab.jars import class_path, ensure_jars
+from airflow_eos_provider.lab.jars.jars import class_path, ensure_jars
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.lab.part import write_properties
 from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.servers.part import write_properties
+from airflow_eos_provider.lab.servers.worker import Worker
 from airflow_eos_provider.lab.waiting import wait_for_group, wait_for_worker
-from airflow_eos_provider.lab.worker import Worker
 from airflow_eos_provider.processes import from_pid_file, spawn
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.settings import RolloutSettings

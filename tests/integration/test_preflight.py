@@ -16,8 +16,8 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.kafka.read.reader import read_to_end
-from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.servers.broker import Broker
 from tests.waiting import until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"

@@ -38,8 +38,8 @@ from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end, scan_
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.part import write_properties
 from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.servers.part import write_properties
 from airflow_eos_provider.processes import identify, spawn
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.observe.observation import Observation

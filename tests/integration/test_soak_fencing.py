@@ -19,8 +19,8 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.errors import UnreachableError
-from airflow_eos_provider.lab import worker
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.servers import worker
 from tests.benchmarks.java_peer import run_java
 
 TASKS = int(os.environ.get("EOS_SOAK_FENCE_TASKS", "300"))

@@ -28,7 +28,7 @@ from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.servers.postgres import Postgres
 from tests.integration import source_jobs
 from tests.integration.interval_target import DAY, Target, day
 from tests.lab.jars import jars_of

@@ -23,10 +23,10 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState, StepStatus
-from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, database_name, wait_for_dag
-from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowOptions, database_name, wait_for_dag
+from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
+from airflow_eos_provider.lab.servers.postgres import Postgres
 from tests.lab.lab import TestLabOptions
 from tests.lab.machine import Machine
 from tests.lab.machine_login import MachineLogin

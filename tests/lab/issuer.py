@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from airflow_eos_provider.lab.part import Part
+from airflow_eos_provider.lab.servers.part import Part
 from tests.lab.security import Security
 
 _ANSWER_SECONDS = 5.0

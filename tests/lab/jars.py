@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from airflow_eos_provider.lab.ivy import Artifact, retrieve
-from airflow_eos_provider.lab.jars import JarLock, ensure_jars, lock_file, sha256
+from airflow_eos_provider.lab.jars.ivy import Artifact, retrieve
+from airflow_eos_provider.lab.jars.jars import JarLock, ensure_jars, lock_file, sha256
 
 #: The modules that a lab of a version is made of; everything else in a lock follows from them. kafka-tools has
 #: ProducerPerformance and TransactionsCommand, the test jar has MonitorableSourceConnector (exactly-once, many tasks).

@@ -18,17 +18,18 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.acl_values import Acl
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.lab import jars, teardown
-from airflow_eos_provider.lab.broker import Broker
-from airflow_eos_provider.lab.jars import DEFAULT_VERSION
-from airflow_eos_provider.lab.java import java_program
+from airflow_eos_provider.lab import teardown
+from airflow_eos_provider.lab.jars import jars
+from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION
+from airflow_eos_provider.lab.jars.java import java_program
 from airflow_eos_provider.lab.lab import PORT_FREE_SECONDS, Lab, Running
 from airflow_eos_provider.lab.ownership import exclusive, marker, own_processes
-from airflow_eos_provider.lab.part import Part
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.record import DEFAULT_WORKERS, LabOptions, LabRecord
+from airflow_eos_provider.lab.servers.broker import Broker
+from airflow_eos_provider.lab.servers.part import Part
+from airflow_eos_provider.lab.servers.worker import Worker
 from airflow_eos_provider.lab.waiting import wait_for, wait_for_broker
-from airflow_eos_provider.lab.worker import Worker
 from airflow_eos_provider.processes import ProcessIdentity
 from tests.lab.issuer import Issuer
 from tests.lab.machine import Machine, is_machine, machine_name, remove_control_groups

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab.java import jvm_command
-from airflow_eos_provider.lab.part import log_config_file, properties_text
-from airflow_eos_provider.lab.worker import HEAP_MEGABYTES, MAIN_CLASS, Worker
+from airflow_eos_provider.lab.jars.java import jvm_command
+from airflow_eos_provider.lab.servers.part import log_config_file, properties_text
+from airflow_eos_provider.lab.servers.worker import HEAP_MEGABYTES, MAIN_CLASS, Worker
 from airflow_eos_provider.processes import ProcessIdentity, identify
 from tests.lab.machine import Machine, run_in
 from tests.lab.machine_login import MachineLogin

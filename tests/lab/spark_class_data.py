@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from airflow_eos_provider.lab.java import SHORT_LIVED, java_program, version_text
+from airflow_eos_provider.lab.jars.java import SHORT_LIVED, java_program, version_text
 from airflow_eos_provider.lab.ownership import exclusive
 
 #: A driver, and the writing of its archive, take 50 s of a core; a machine that does much else took over 300 s.

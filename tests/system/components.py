@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 
-from airflow_eos_provider.lab.airflow import AirflowLab
-from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
+from airflow_eos_provider.lab.servers.airflow import AirflowLab
+from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from tests.waiting import API_PAUSE_SECONDS, until
 
 #: A run of a test is at its end within so many seconds on a quiet machine.

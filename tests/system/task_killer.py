@@ -11,7 +11,7 @@ from typing import Self
 import psutil
 
 from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE
-from airflow_eos_provider.lab.airflow import AirflowLab
+from airflow_eos_provider.lab.servers.airflow import AirflowLab
 from airflow_eos_provider.processes import ProcessIdentity, identify
 
 _LOOK_SECONDS = 0.2

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_eos_provider.lab.airflow import (
+from airflow_eos_provider.lab.servers.airflow import (
     MARKER_VARIABLE,
     AirflowLab,
     AirflowNotHealthyError,
     AirflowOptions,
     AirflowRecord,
 )
-from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.servers.postgres import Postgres
 from airflow_eos_provider.processes import ProcessIdentity, identify
 
 

@@ -21,7 +21,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from airflow_eos_provider.errors import UnreachableError
-from airflow_eos_provider.lab.airflow import (
+from airflow_eos_provider.lab.servers.airflow import (
     COMPONENTS,
     MARKER_VARIABLE,
     AirflowLab,
@@ -29,13 +29,13 @@ from airflow_eos_provider.lab.airflow import (
     AirflowRecord,
     wait_for_dag,
 )
-from airflow_eos_provider.lab.airflow_rest import (
+from airflow_eos_provider.lab.servers.airflow_rest import (
     AirflowRest,
     AirflowRestError,
     LogCursor,
     RequiredAction,
 )
-from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.servers.postgres import Postgres
 from airflow_eos_provider.processes import ProcessIdentity, identify
 from tests import waiting
 from tests.system.components import all_results_are_in, ended, has_heard_of_the_end, main_process, succeeded, suspended

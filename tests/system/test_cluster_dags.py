@@ -34,10 +34,10 @@ from airflow_eos_provider.journal.journal import JournalContent, read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.lab.airflow import COMPONENTS, AirflowLab, AirflowOptions, database_name, wait_for_dag
-from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor, RequiredAction
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.servers.airflow import COMPONENTS, AirflowLab, AirflowOptions, database_name, wait_for_dag
+from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest, LogCursor, RequiredAction
+from airflow_eos_provider.lab.servers.postgres import Postgres
 from airflow_eos_provider.processes import identify, spawn
 from tests import seen
 from tests.integration.hanging_transaction import HangingTransaction

@@ -17,8 +17,8 @@ import pytest
 
 from airflow_eos_provider.demo.command import INTRODUCTION, LOG_WIDTH
 from airflow_eos_provider.demo.main_job import take_down
-from airflow_eos_provider.lab.airflow import AirflowLab, AirflowRecord
 from airflow_eos_provider.lab.ownership import own_processes
+from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowRecord
 from tests.ctrl_c import take_ctrl_c
 from tests.waiting import until
 

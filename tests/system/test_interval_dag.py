@@ -22,10 +22,10 @@ from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.verify import statuses
 from airflow_eos_provider.kafka.read.reader import read_to_end
-from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
-from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowOptions, wait_for_dag
+from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
+from airflow_eos_provider.lab.servers.postgres import Postgres
 from tests.broker_only import describe
 from tests.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from tests.system.components import copy_with_early_retries, ended, links, succeeded, tries, tries_lost

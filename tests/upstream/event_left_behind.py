@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_eos_provider.lab.airflow_rest import AirflowRest, AirflowRestError
+from airflow_eos_provider.lab.servers.airflow_rest import AirflowRest, AirflowRestError
 from tests.system.components import main_process, suspended
 from tests.upstream.own_airflow import SECONDS, own_airflow
 from tests.upstream.shown import StartLab

@@ -7,8 +7,8 @@ approved. Here the scheduler is held up for that moment, as it is on a busy mach
 
 from __future__ import annotations
 
-from airflow_eos_provider.lab.airflow import AirflowLab
-from airflow_eos_provider.lab.airflow_rest import FINAL_STATES
+from airflow_eos_provider.lab.servers.airflow import AirflowLab
+from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES
 from tests.system.components import all_results_are_in, main_process, suspended
 from tests.upstream.own_airflow import SECONDS, own_airflow, state_of
 from tests.upstream.shown import StartLab

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
+from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowOptions, wait_for_dag
 from tests.upstream.shown import StartLab
 
 #: For the start of an Airflow, and for what a process of its own does.

@@ -11,8 +11,8 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from airflow_eos_provider.lab.airflow import COMPONENTS, AirflowLab
-from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRestError
+from airflow_eos_provider.lab.servers.airflow import COMPONENTS, AirflowLab
+from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRestError
 from tests.upstream.own_airflow import SECONDS, own_airflow
 from tests.upstream.shown import StartLab
 from tests.waiting import wait_for

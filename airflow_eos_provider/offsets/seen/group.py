@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from airflow_eos_provider import user_json
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.topics.source_offsets import Hidden, Offset, OffsetRecord, combined
 from airflow_eos_provider.data_text import one_line
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.admin.partition_writers import Written
 from airflow_eos_provider.kafka.read.ends import UnknownTopicError
+from airflow_eos_provider.offsets import user_json
 from airflow_eos_provider.offsets.stores import OffsetStores, Store, is_elsewhere
 from airflow_eos_provider.offsets.topic import OffsetsTopic, has_strayed, read_offsets_topic
 

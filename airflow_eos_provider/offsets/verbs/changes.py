@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider import user_json
 from airflow_eos_provider.connect.topics.jackson import encode
 from airflow_eos_provider.connect.topics.source_offsets import OffsetRecord, combined, offset_key, offset_value
 from airflow_eos_provider.data_text import counted, one_line
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.write.partitioner import partition_of
+from airflow_eos_provider.offsets import user_json
 from airflow_eos_provider.offsets.seen.backup import Backup
 from airflow_eos_provider.offsets.topic import OffsetsTopic, has_strayed
-from airflow_eos_provider.user_json import canonical, contains
+from airflow_eos_provider.offsets.user_json import canonical, contains
 
 
 @dataclass(frozen=True, slots=True)

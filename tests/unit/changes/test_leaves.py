@@ -30,8 +30,8 @@ _NO_COMMANDS = {"interval runs", "the operators", "the operators of rolls and ch
 #: nothing. A new one has to be looked at.
 WRITERS = {
     r"\.write_text\(|\.write_bytes\(|os\.open\(.*O_CREAT|NamedTemporaryFile|mkstemp|\.open\(\"[wax]": {
-        "cli/discover.py",
-        "cli/plan_apply.py",
+        "cli/cluster/discover.py",
+        "cli/rollout/plan_apply.py",
         "kafka/settings/tls.py",  # where there is no memfd, for a moment
         "offsets/seen/backup.py",
         "operators/interval_run.py",
@@ -47,7 +47,7 @@ WRITERS = {
     },
     r"group_change\(|change_journal\(|\bJournal\(": {
         "changes/engine.py",
-        "cli/drop_own.py",
+        "cli/exactly_once/drop_own.py",
         "downgrade/drop_own.py",
         "journal/change.py",
         "rollout/controller.py",

@@ -17,9 +17,11 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.cli import completion, intervals, rollouts
+from airflow_eos_provider.cli import completion
 from airflow_eos_provider.cli.app import COMMANDS, load
 from airflow_eos_provider.cli.completion import Candidate, candidates, complete_connector
+from airflow_eos_provider.cli.exactly_once import intervals
+from airflow_eos_provider.cli.rollout import rollouts
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.verify import RunStatus

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_eos_provider.cli.discover_ssh import SshOptions, alias_of, is_elsewhere, look_over_ssh, with_defaults
+from airflow_eos_provider.cli.cluster.discover_ssh import (
+    SshOptions,
+    alias_of,
+    is_elsewhere,
+    look_over_ssh,
+    with_defaults,
+)
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.cluster.placement import MachineDescription
 from airflow_eos_provider.lab.ports import free_ports

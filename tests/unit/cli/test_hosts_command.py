@@ -14,8 +14,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from airflow_eos_provider.cli import hosts
 from airflow_eos_provider.cli.app import app
+from airflow_eos_provider.cli.cluster import hosts
 from airflow_eos_provider.cli.completion import complete_worker
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.lab.ports import free_ports

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from airflow_eos_provider.cli import changes, intervals, plan_apply
+from airflow_eos_provider.cli.exactly_once import intervals
+from airflow_eos_provider.cli.rollout import changes, plan_apply
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.verify import RunStatus

@@ -15,8 +15,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from airflow_eos_provider.cli import drift, intervals
 from airflow_eos_provider.cli.app import app
+from airflow_eos_provider.cli.exactly_once import intervals
+from airflow_eos_provider.cli.rollout import drift
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.topics.source_offsets import OffsetKey, OffsetRecord
 from airflow_eos_provider.finding import Finding, Verdict

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from airflow_eos_provider.cli import confirm, plan_apply, rollouts
+from airflow_eos_provider.cli import confirm
 from airflow_eos_provider.cli.app import app
+from airflow_eos_provider.cli.rollout import plan_apply, rollouts
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import EosError, PlanMovedError
 from airflow_eos_provider.journal.content import JournalContent

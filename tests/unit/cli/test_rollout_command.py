@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.cli import plan_apply
 from airflow_eos_provider.cli.common import actor
+from airflow_eos_provider.cli.rollout import plan_apply
 
 
 class Made:

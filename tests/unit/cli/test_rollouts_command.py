@@ -10,10 +10,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from airflow_eos_provider.cli import rollouts
+from airflow_eos_provider.cli.rollout import rollouts
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.journal.content import JournalContent
+from airflow_eos_provider.journal.process_start import ProcessStart
 from airflow_eos_provider.journal.records import (
     Lease,
     Owner,
@@ -21,7 +22,6 @@ from airflow_eos_provider.journal.records import (
     RolloutState,
 )
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.process_start import ProcessStart
 from airflow_eos_provider.terminal import DataConsole
 
 ID = "20261121T233643-preparing-abc123"

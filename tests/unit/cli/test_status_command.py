@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_eos_provider.cli import common, status
+from airflow_eos_provider.cli import common
+from airflow_eos_provider.cli.cluster import status
 from airflow_eos_provider.cluster_status import collisions
 from airflow_eos_provider.connect.group import Assignment, Member, WorkerGroup
 from airflow_eos_provider.connect.mode import Mode

@@ -19,7 +19,7 @@ from airflow_eos_provider.journal.journal import (
     journal_topic,
     require_free,
 )
-from airflow_eos_provider.process_start import ProcessStart
+from airflow_eos_provider.journal.process_start import ProcessStart
 from airflow_eos_provider.stored import from_json, to_json
 
 NOW = 1_000_000.0

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.journal.content import JournalReplay, content_of
+from airflow_eos_provider.journal.process_start import ProcessStart
 from airflow_eos_provider.journal.records import (
     CLOCK_KEY,
     EVENT_KEY,
@@ -29,7 +30,6 @@ from airflow_eos_provider.journal.records import (
     encode,
 )
 from airflow_eos_provider.kafka.read.reader import LogRecord
-from airflow_eos_provider.process_start import ProcessStart
 
 NOW = 1_000_000.0
 

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from airflow_eos_provider.lab.airflow import COMPONENTS, _unhealthy
-from airflow_eos_provider.lab.airflow_rest import AirflowRest
+from airflow_eos_provider.lab.servers.airflow import COMPONENTS, _unhealthy
+from airflow_eos_provider.lab.servers.airflow_rest import AirflowRest
 
 HEALTHY = {"status": "healthy"}
 ALL_HEALTHY = dict.fromkeys(("metadatabase", "scheduler", "triggerer", "dag_processor"), HEALTHY)

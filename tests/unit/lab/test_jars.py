@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
-from airflow_eos_provider.lab import jars
-from airflow_eos_provider.lab.ivy import Artifact, ivy_jar
-from airflow_eos_provider.lab.jars import JarLock, ensure_jars, place
+from airflow_eos_provider.lab.jars import jars
+from airflow_eos_provider.lab.jars.ivy import Artifact, ivy_jar
+from airflow_eos_provider.lab.jars.jars import JarLock, ensure_jars, place
 from tests.lab.jars import EXTRAS, MODULES, ROOTS, file_of, lock_of, text_of
 
 VERSION = "4.3.1"

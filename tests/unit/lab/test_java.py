@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.lab.java import java_program, java_release
+from airflow_eos_provider.lab.jars.java import java_program, java_release
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_eos_provider import lab
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import parse
-from airflow_eos_provider.lab.broker import Broker
-from airflow_eos_provider.lab.part import write_properties
-from airflow_eos_provider.lab.worker import Worker
+from airflow_eos_provider.lab import servers
+from airflow_eos_provider.lab.servers.broker import Broker
+from airflow_eos_provider.lab.servers.part import write_properties
+from airflow_eos_provider.lab.servers.worker import Worker
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_the_cluster_file_starts_a_worker_by_the_very_command_that_the_lab_does(
 def test_each_version_is_told_how_to_log_in_its_own_way(worker: Worker, version: str, option: str) -> None:
     older = replace(worker, version=version)
     assert any(argument.startswith(option) for argument in older.start_command)
-    assert Path(str(lab.__file__)).with_name(older.log_config.name).exists()
+    assert Path(str(servers.__file__)).with_name(older.log_config.name).exists()
 
 
 def test_a_lab_in_preparing_is_as_a_roll_leaves_it(worker: Worker) -> None:

@@ -11,9 +11,11 @@ import pytest
 from rich.table import Table
 from typer.testing import CliRunner
 
-from airflow_eos_provider.cli import intervals, plan_apply, rollouts, status
+from airflow_eos_provider.cli.cluster import status
 from airflow_eos_provider.cli.common import print_lines
-from airflow_eos_provider.cli.rollouts import rollouts_app
+from airflow_eos_provider.cli.exactly_once import intervals
+from airflow_eos_provider.cli.rollout import plan_apply, rollouts
+from airflow_eos_provider.cli.rollout.rollouts import rollouts_app
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.demo import screen as demo_screen
 from airflow_eos_provider.finding import Finding, Verdict

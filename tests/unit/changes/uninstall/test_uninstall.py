@@ -13,11 +13,11 @@ from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import MachineDescription, SystemdUnit
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.journal.content import JournalContent
+from airflow_eos_provider.journal.process_start import ProcessStart
 from airflow_eos_provider.journal.records import (
     ChangeRecord,
     RolloutState,
 )
-from airflow_eos_provider.process_start import ProcessStart
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of
 from airflow_eos_provider.rollout.hosts.service.restart_act import record_path

@@ -18,8 +18,8 @@ import pytest
 from airflow_eos_provider.connect.topics.jackson import encode, hash_map_order
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.write.partitioner import murmur2, partition_of
-from airflow_eos_provider.lab.jars import class_path, ensure_jars
-from airflow_eos_provider.lab.java import SHORT_LIVED, java_program
+from airflow_eos_provider.lab.jars.jars import class_path, ensure_jars
+from airflow_eos_provider.lab.jars.java import SHORT_LIVED, java_program
 
 PROGRAM = Path(__file__).parents[3] / "java" / "WireFormats.java"
 JAVA_SECONDS = 120

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.cli.discover import _write_new
+from airflow_eos_provider.cli.cluster.discover import _write_new
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.discovery.this_machine import (
     LocalWorker,

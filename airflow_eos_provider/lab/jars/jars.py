@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.lab.ivy import Artifact, retrieve
+from airflow_eos_provider.lab.jars.ivy import Artifact, retrieve
 from airflow_eos_provider.lab.ownership import exclusive
 
 DEFAULT_VERSION = "4.3.1"

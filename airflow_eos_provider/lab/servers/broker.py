@@ -14,9 +14,9 @@ from pathlib import Path
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.java import class_data_archive, jvm_command
+from airflow_eos_provider.lab.jars.java import class_data_archive, jvm_command
 from airflow_eos_provider.lab.ownership import log_tail
-from airflow_eos_provider.lab.part import Part, place_log_config, write_properties
+from airflow_eos_provider.lab.servers.part import Part, place_log_config, write_properties
 from airflow_eos_provider.lab.waiting import broker_answers
 
 #: A node's program.

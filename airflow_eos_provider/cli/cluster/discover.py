@@ -16,8 +16,8 @@ from airflow_eos_provider.cli.client_options import (
     CommandConfigOption,
     client_properties,
 )
+from airflow_eos_provider.cli.cluster.discover_ssh import SshOptions, is_elsewhere, look_over_ssh, with_defaults
 from airflow_eos_provider.cli.common import console, warn
-from airflow_eos_provider.cli.discover_ssh import SshOptions, is_elsewhere, look_over_ssh, with_defaults
 from airflow_eos_provider.connect.cluster.description import JavaClientFile, exposed_file, worker_id_of
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.data_text import visible

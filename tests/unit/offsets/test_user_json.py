@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider import user_json
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.offsets import user_json
 
 ODD = {
     "nothing": "",

@@ -29,10 +29,10 @@ from typing import Any, NoReturn
 import psutil
 
 from airflow_eos_provider.errors import EosError, UnreachableError
-from airflow_eos_provider.lab.airflow_rest import AirflowRest
 from airflow_eos_provider.lab.ownership import log_tail
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.servers.airflow_rest import AirflowRest
+from airflow_eos_provider.lab.servers.postgres import Postgres
 from airflow_eos_provider.lab.startup_wait import Starting, StartupLimits, wait_until_ready
 from airflow_eos_provider.processes import INHERITED_VARIABLES, ProcessIdentity, from_pid_file, identify, spawn
 

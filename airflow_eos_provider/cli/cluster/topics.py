@@ -13,9 +13,9 @@ from airflow_eos_provider.changes.change import read_request
 from airflow_eos_provider.changes.topics.change import CREATE_TOPICS, TopicsRequest
 from airflow_eos_provider.changes.topics.look import InternalTopicsClient
 from airflow_eos_provider.cli.change import add_apply, with_options
+from airflow_eos_provider.cli.cluster.topics_list import list_
 from airflow_eos_provider.cli.common import console, load_cluster, show_finding, table, width_for
 from airflow_eos_provider.cli.examples import examples
-from airflow_eos_provider.cli.topics_list import list_
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.topic_checks import CLEANUP, IN_SYNC, TopicsLook, findings
 from airflow_eos_provider.errors import UnreachableError

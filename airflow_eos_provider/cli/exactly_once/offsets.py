@@ -23,7 +23,7 @@ from airflow_eos_provider.cli.common import (
     warn,
 )
 from airflow_eos_provider.cli.completion import complete_connector
-from airflow_eos_provider.cli.drop_own import drop_own_, left_behind_lines
+from airflow_eos_provider.cli.exactly_once.drop_own import drop_own_, left_behind_lines
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession

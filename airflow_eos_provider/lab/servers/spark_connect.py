@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.lab.java import SHORT_LIVED
+from airflow_eos_provider.lab.jars.java import SHORT_LIVED
 from airflow_eos_provider.lab.ownership import own_process
 from airflow_eos_provider.lab.ports import require_free
 from airflow_eos_provider.lab.startup_wait import Starting, StartupLimits, wait_until_ready

@@ -23,8 +23,8 @@ from airflow_eos_provider.cli.common import (
     width_for,
 )
 from airflow_eos_provider.cli.completion import Candidate, candidates
+from airflow_eos_provider.cli.exactly_once.intervals_doctor import doctor
 from airflow_eos_provider.cli.examples import examples
-from airflow_eos_provider.cli.intervals_doctor import doctor
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP, Interval, Run

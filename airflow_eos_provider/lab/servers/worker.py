@@ -10,9 +10,9 @@ from airflow_eos_provider.connect.cluster.description import RestSettings
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.lab.jars import DEFAULT_VERSION
-from airflow_eos_provider.lab.java import jvm_command
-from airflow_eos_provider.lab.part import Part, place_log_config, write_properties
+from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION
+from airflow_eos_provider.lab.jars.java import jvm_command
+from airflow_eos_provider.lab.servers.part import Part, place_log_config, write_properties
 from airflow_eos_provider.lab.waiting import is_healthy
 
 #: A worker's program.

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
-from airflow_eos_provider.lab.java import java_program
+from airflow_eos_provider.lab.jars.java import java_program
 
 #: A whole download; ninety jars take 20 s on a good line.
 FETCH_TIMEOUT_SECONDS = 900.0

@@ -11,7 +11,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from airflow_eos_provider.process_start import ProcessStart
+from airflow_eos_provider.journal.process_start import ProcessStart
 from airflow_eos_provider.processes import identify
 from tests.waiting import until
 

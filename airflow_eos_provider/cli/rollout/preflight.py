@@ -21,7 +21,7 @@ from airflow_eos_provider.cli.common import (
     width_for,
 )
 from airflow_eos_provider.cli.completion import complete_connector
-from airflow_eos_provider.cli.preflight_version import check_version
+from airflow_eos_provider.cli.rollout.preflight_version import check_version
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.finding import Verdict

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab import jars
-from airflow_eos_provider.lab.broker import BOOTSTRAP_CHECKPOINT, Broker, bootstrap_checkpoint
-from airflow_eos_provider.lab.broker import MAIN_CLASS as BROKER
-from airflow_eos_provider.lab.java import class_data_archive
+from airflow_eos_provider.lab.jars import jars
+from airflow_eos_provider.lab.jars.java import class_data_archive
 from airflow_eos_provider.lab.ownership import exclusive
 from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.servers.broker import BOOTSTRAP_CHECKPOINT, Broker, bootstrap_checkpoint
+from airflow_eos_provider.lab.servers.broker import MAIN_CLASS as BROKER
+from airflow_eos_provider.lab.servers.worker import MAIN_CLASS as WORKER
+from airflow_eos_provider.lab.servers.worker import Worker
 from airflow_eos_provider.lab.waiting import wait_for_broker, wait_for_worker
-from airflow_eos_provider.lab.worker import MAIN_CLASS as WORKER
-from airflow_eos_provider.lab.worker import Worker
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 
 #: A JVM writes its archive within two or three seconds of its end; the bound is for machines that do much else.

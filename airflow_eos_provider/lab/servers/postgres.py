@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.lab.ownership import log_tail
-from airflow_eos_provider.lab.part import Part
+from airflow_eos_provider.lab.servers.part import Part
 from airflow_eos_provider.lab.unprivileged import unprivileged
 from airflow_eos_provider.lab.waiting import wait_for
 from airflow_eos_provider.processes import ProcessIdentity

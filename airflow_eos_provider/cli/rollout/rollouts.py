@@ -25,7 +25,7 @@ from airflow_eos_provider.cli.common import (
 from airflow_eos_provider.cli.completion import LOOK_SECONDS, Candidate, candidates
 from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks
 from airflow_eos_provider.cli.examples import examples
-from airflow_eos_provider.cli.plan_apply import (
+from airflow_eos_provider.cli.rollout.plan_apply import (
     DEFAULTS,
     Chosen,
     DowntimeOption,

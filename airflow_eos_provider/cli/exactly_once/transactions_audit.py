@@ -13,7 +13,7 @@ from airflow_eos_provider.cli.common import (
     load_cluster,
     show_answer,
 )
-from airflow_eos_provider.cli.transactions_watch import TopicsOption
+from airflow_eos_provider.cli.exactly_once.transactions_watch import TopicsOption
 from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Limits
 from airflow_eos_provider.transactions.auditor import Auditor

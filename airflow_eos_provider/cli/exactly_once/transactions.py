@@ -21,9 +21,9 @@ from airflow_eos_provider.cli.common import (
     width_for,
 )
 from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.cli.exactly_once.transactions_audit import audit_
+from airflow_eos_provider.cli.exactly_once.transactions_watch import TopicsOption, watch_
 from airflow_eos_provider.cli.examples import examples
-from airflow_eos_provider.cli.transactions_audit import audit_
-from airflow_eos_provider.cli.transactions_watch import TopicsOption, watch_
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted, duration, sentence

@@ -1,0 +1,1 @@
+"""Commands for the description and the state of a cluster: workers, machines, topics, rights."""

@@ -1,0 +1,1 @@
+"""Commands for what exactly-once keeps: source offsets, transactions, fencing and interval runs."""

@@ -1,0 +1,1 @@
+"""The jars of Kafka and Connect, and the Java that runs them."""
