@@ -22,12 +22,12 @@ from airflow_eos_provider.journal.records import RolloutRecord, RolloutState, St
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.airflow import free_ports
 from airflow_eos_provider.offsets.seen.backup import read
-from airflow_eos_provider.operators.approval import approvable, approval_body
-from airflow_eos_provider.operators.changes import (
+from airflow_eos_provider.operators import (
     ConnectCloseOperator,
     ConnectClosePlanOperator,
     ConnectOffsetsBackupOperator,
 )
+from airflow_eos_provider.operators.approval import approvable, approval_body
 from tests.changed import changed
 
 
