@@ -36,7 +36,7 @@ class Timestamps:
 
     def require_milliseconds(self, values: Any) -> None:
         """
-        :param values: an array of numpy's; no zeros, which are not timestamps here.
+        :param values: an array of numpy's; 0 is in no unit near an interval, unless in all.
         :raises ConfigurationError: one seems to be in another unit.
         """
         strays = values[(values < self._first_ms) | (values > self._last_ms)]

@@ -51,7 +51,7 @@ class Tally:
         check_columns(batch.schema)
         rows = RecordRows.of(batch, self._topic, self.headers)
         if rows.timestamps is not None:
-            self._timestamps.require_milliseconds(rows.timestamps[rows.timestamps > 0])
+            self._timestamps.require_milliseconds(rows.timestamps)
         sums = row_sums(rows)
         self._digest.add_sums(sums)
         if rows.partitions is not None or rows.timestamps is not None:

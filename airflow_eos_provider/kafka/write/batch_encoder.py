@@ -136,7 +136,7 @@ class BatchEncoder:
             stamps[stamps == 0] = now_ms
         key_length, pieces, sizes, tail = _contents(rows, order)
         around = 1 + _DELTA_BYTES + (1 if stamps is None else _STAMP_BYTES)
-        ends = np.cumsum(sizes + varint_sizes(sizes + around) + around)
+        ends = np.cumsum(np.broadcast_to(sizes + varint_sizes(sizes + around) + around, len(rows)))
         runs = list(self._runs(rows.topics, counts, np.bincount(places), ends, stamps, now_ms))
         lengths = [run.end - run.begin for run in runs]
         deltas = np.arange(len(rows)) + np.repeat([run.delta - run.begin for run in runs], lengths)
@@ -236,7 +236,7 @@ def _contents(rows: RecordRows, order: Any) -> tuple[bytes, list[Pieces], Any, b
     pieces: list[Pieces] = []
     sizes: Any = 0
     for column in (rows.keys, rows.values):
-        lengths = column.lengths[order]
+        lengths = column.lengths[order] if np.ptp(column.lengths) else column.lengths[:1]
         pieces.append(varints(lengths))
         sizes = sizes + varint_sizes(lengths) + lengths.clip(0)
         if len(column.data):

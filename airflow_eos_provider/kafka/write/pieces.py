@@ -22,6 +22,7 @@ _LEAST = -1
 _TABLE_END = 1 << 14
 
 _BITS = 7
+_SIGN = 63
 
 
 class Layout:
@@ -41,7 +42,7 @@ class Layout:
             np.add(places_of, first, out=places[:, column], casting="unsafe")
             first += len(array)
         self._source = pa.concat_arrays([array for array, _ in columns])
-        self._places = pa.array(places.reshape(-1))
+        self._places = pa.Array.from_buffers(pa.int32(), places.size, [None, pa.py_buffer(places)], null_count=0)
 
     def laid(self, begin: int, end: int) -> pa.LargeBinaryArray:
         """The pieces of some rows; their bytes lie behind one another."""
@@ -67,14 +68,11 @@ def varints(numbers: Any, before: bytes = b"", behind: bytes = b"") -> Pieces:
 
 
 def varint_sizes(numbers: Any) -> Any:
-    """By number, how many bytes it takes."""
-    import numpy as np
-
-    left = _zigzag(numbers)
-    least, most = (int(extreme).bit_length() for extreme in (left.min(), left.max()))
-    sizes: Any = max(1, -(-least // _BITS))
-    for bits in range(_BITS * sizes, most, _BITS):
-        sizes = sizes + (left >= np.uint64(1 << bits))
+    """By number, how many bytes it takes; one number if all take one."""
+    left = numbers ^ (numbers >> _SIGN) if numbers.min() < 0 else numbers
+    sizes: Any = 1
+    for bits in range(_BITS - 1, int(left.max()).bit_length(), _BITS):
+        sizes = sizes + (left >= 1 << bits)
     return sizes
 
 
@@ -108,4 +106,4 @@ def _each(numbers: Any, before: bytes, behind: bytes) -> pa.LargeBinaryArray:
 def _zigzag(numbers: Any) -> Any:
     import numpy as np
 
-    return ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+    return ((numbers << 1) ^ (numbers >> _SIGN)).view(np.uint64)

@@ -70,14 +70,6 @@ def test_only_a_row_that_names_its_partition_or_time_counts_as_placed() -> None:
     assert len(set(texts)) == 6
 
 
-def test_a_null_for_now_is_no_timestamp_in_seconds() -> None:
-    """0 stands for it: near an interval of 1970 in every unit."""
-    of_1970 = Run.parse("p@1970-01-01T00:00:00Z/1970-01-02T00:00:00Z")
-    found = Tally(Pipeline("p", "g", KafkaSettings.of("b:1"), topic="t"), of_1970)
-
-    assert found.take([batch(value=["a"], timestamp=pa.array([None], pa.int64()))]).records == 1
-
-
 def test_rows_with_a_null_key_are_counted_and_those_of_a_frame_without_keys_are_not() -> None:
     for more in ({}, {"partition": pa.array([0, 0, 0], pa.int32())}):
         found = tally()
