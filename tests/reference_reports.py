@@ -27,7 +27,11 @@ _ROLLOUT = [("", "rollout/history.py:Rollout.to_dict"), ("workers[].", "rollout/
 _ASKED = [("", "cli/rollout/rollouts.py:_show_answer")]
 _ACL_CHECK = [("", "cli/cluster/acl.py:_document"), ("rules[].", "acls/judge.py:RightFinding.to_dict")]
 #: Of each command that applies a declared change.
-_CHANGE = [("", "cli/confirm.py:print_applied"), ("plan.", "changes/change.py:Plan.to_dict")]
+_CHANGE = [
+    ("", "cli/confirm.py:print_applied"),
+    ("plan.", "changes/change.py:Plan"),
+    ("plan.", "changes/change.py:Plan.to_dict"),
+]
 _OFFSETS = [
     *_CHANGE,
     ("plan.content.offsets_of.<connector>.", "offsets/verbs/plan.py:OffsetsPlan"),
@@ -36,7 +40,7 @@ _OFFSETS = [
 _ACL_CHANGE = [
     *_CHANGE,
     ("plan.content.", "changes/rights/plan.py:AclPlan.content"),
-    ("plan.content.acls[].", "changes/rights/plan.py:acl_document"),
+    ("plan.content.acls[].", "kafka/acl_values.py:Acl"),
     ("report.", "changes/rights/change.py:RightsReport.to_dict"),
 ]
 _FINDING = ("findings[].", "finding.py:Finding")

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get
 from airflow_eos_provider.changes.leaf import Leaf
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError
 from airflow_eos_provider.plan_hash import HashedPlan, hash_of
+from airflow_eos_provider.stored import from_json, to_json
 
 if TYPE_CHECKING:
     from airflow_eos_provider.connect.cluster.description import ConnectCluster
     from airflow_eos_provider.connect.session import ConnectSession
 
 R = TypeVar("R")
-
-SCHEMA = 1
 
 TAKE_OVER_HELP = "Take the group's lease from another controller and stop that one. The journal records it."
 
@@ -147,6 +146,8 @@ class Plan(HashedPlan):
     :param needs_hash: why ``--yes`` is not enough and ``--plan`` is required; empty if ``--yes`` is enough.
     """
 
+    SCHEMA: ClassVar[int] = 2
+
     kind: str
     group_id: str
     about: str
@@ -161,24 +162,11 @@ class Plan(HashedPlan):
     @property
     def hash(self) -> str:
         """SHA-256 of the change's name, the group and the content, in hexadecimal."""
-        return hash_of({"kind": self.kind, "schema": SCHEMA, "group_id": self.group_id, "content": self.content})
+        return hash_of({"kind": self.kind, "schema": self.SCHEMA, "group_id": self.group_id, "content": self.content})
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON. Scripts rely on the names."""
-        return {
-            "kind": self.kind,
-            "schema": SCHEMA,
-            "group_id": self.group_id,
-            "about": self.about,
-            "question": self.question,
-            "lines": list(self.lines),
-            "content": self.content,
-            "request": self.request,
-            "nothing_to_do": self.nothing,
-            "unfinished": self.is_unfinished,
-            "needs_hash": self.needs_hash,
-            "hash": self.hash,
-        }
+        return {**to_json(self), "hash": self.hash}
 
     @classmethod
     def from_dict(cls, document: Any, kind: str = "") -> Plan:
@@ -189,21 +177,12 @@ class Plan(HashedPlan):
             content.
         """
         try:
-            if document["schema"] != SCHEMA or kind not in ("", document["kind"]):
-                raise ValueError(f"{document['kind']}, schema {document['schema']}")
-            names = ("kind", "group_id", "about", "question")
-            plan = cls(
-                **{name: str(document[name]) for name in names},
-                lines=tuple(map(str, document["lines"])),
-                content=document["content"],
-                request=document["request"],
-                nothing=str(document["nothing_to_do"]),
-                is_unfinished=bool(document["unfinished"]),
-                needs_hash=str(document["needs_hash"]),
-            )
+            plan = from_json(cls, document)
+            if kind not in ("", plan.kind):
+                raise ValueError(f"it is one of {plan.kind}")
             if plan.hash != document["hash"]:
                 raise ValueError("its content does not have its hash")
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             found = f"{type(error).__name__}: {error}"
             raise ConfigurationError(
                 f"That is no plan of {kind or 'a change'} ({found}).",

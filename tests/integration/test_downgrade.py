@@ -418,5 +418,5 @@ def test_what_rolls_have_left_is_removed_and_nothing_else(
     eos.run(*shlex.split(remedy.splitlines()[0]))
     assert traces(lab) == before
     assert not list((tmp_path / ".eos/plans").iterdir())
-    assert json.loads(eos.run("uninstall", "--json").stdout)["plan"]["nothing_to_do"]
+    assert json.loads(eos.run("uninstall", "--json").stdout)["plan"]["nothing"]
     assert traces(lab) == before, "nor does a look make the journal anew"

@@ -155,7 +155,7 @@ def test_a_missing_own_topic_is_created_as_the_worker_had_it_and_the_connector_u
     assert list(topics.describe([topic, "to-come"])) == [topic]
     done = json.loads(eos.run(*create, "--json").stdout)
 
-    assert done["plan"]["unfinished"]
+    assert done["plan"]["is_unfinished"]
     assert [change["wanted"]["name"] for change in done["report"]["changes"]] == [topic, "to-come"]
     ours = topics.describe([topic, "to-come"])
     assert {replace(each, id=workers.id) for each in ours.values()} == {workers}

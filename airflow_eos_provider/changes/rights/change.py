@@ -13,6 +13,7 @@ from airflow_eos_provider.changes.leaf import End, Leaf, Where
 from airflow_eos_provider.changes.rights.request import RevokeRequest, RightsRequest
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.stored import from_json
 
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.rights.asked import AskedRights
@@ -91,7 +92,7 @@ class RightsChange(Change[R]):
     def apply(
         self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
     ) -> RightsReport:
-        from airflow_eos_provider.changes.rights.plan import acl_of
+        from airflow_eos_provider.kafka.acl_values import Acl
         from airflow_eos_provider.kafka.session import Session
 
         kafka, planned = session.kafka, plan.content["kafka_cluster_id"]
@@ -104,7 +105,7 @@ class RightsChange(Change[R]):
                         remedy="Name brokers of the same cluster. Nothing was changed.",
                     )
             with kafka.transactions() as client:
-                self._write(client, [acl_of(document) for document in plan.content["acls"]])
+                self._write(client, from_json(tuple[Acl, ...], plan.content["acls"]))
         return RightsReport(plan.content["acls"])
 
 

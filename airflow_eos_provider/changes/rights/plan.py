@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from airflow_eos_provider.data_text import ranges
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.acl_values import ANYWHERE, Acl, Operation, Pattern, Resource
+from airflow_eos_provider.stored import to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class AclPlan:
         """What is changed where, as JSON. Scripts rely on the names."""
         return {
             "kafka_cluster_id": self.kafka_cluster_id,
-            "acls": [acl_document(acl) for acl in self.acls],
+            "acls": to_json(self.acls),
             "everybody": list(self.everybody),
         }
 
@@ -58,32 +59,6 @@ def _grouped(acls: Iterable[Acl], before: str) -> Iterator[str]:
     for words, theirs in alike.items():
         for acl, place in _places(theirs):
             yield f"{before}{acl.principal} {words} on {place}{_more(acl)}"
-
-
-def acl_document(acl: Acl) -> dict[str, str]:
-    """An ACL as JSON. Scripts rely on the names."""
-    return {
-        "principal": acl.principal,
-        "host": acl.host,
-        "operation": str(acl.operation),
-        "permission": "Deny" if acl.is_denial else "Allow",
-        "resource": str(acl.resource),
-        "name": acl.name,
-        "pattern": str(acl.pattern),
-    }
-
-
-def acl_of(document: Mapping[str, str]) -> Acl:
-    """Read :func:`acl_document` back."""
-    return Acl(
-        document["principal"],
-        Operation(document["operation"]),
-        Resource(document["resource"]),
-        document["name"],
-        Pattern(document["pattern"]),
-        document["host"],
-        document["permission"] == "Deny",
-    )
 
 
 def _places(acls: Iterable[Acl]) -> Iterator[tuple[Acl, str]]:

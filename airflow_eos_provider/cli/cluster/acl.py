@@ -20,7 +20,6 @@ from airflow_eos_provider.acls.rules import Rule, also_reached
 from airflow_eos_provider.changes.change import read_request
 from airflow_eos_provider.changes.rights.asked import AskedRights, asked_rights
 from airflow_eos_provider.changes.rights.change import GRANT, REVOKE, also_reaches
-from airflow_eos_provider.changes.rights.plan import acl_document
 from airflow_eos_provider.changes.rights.request import RightsRequest
 from airflow_eos_provider.cli.change import add_apply, with_options
 from airflow_eos_provider.cli.client_options import client_properties
@@ -43,6 +42,7 @@ from airflow_eos_provider.kafka.acl_values import Pattern, Resource, require_pri
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.output import Output, print_document
 from airflow_eos_provider.redaction import secrets_of
+from airflow_eos_provider.stored import to_json
 
 acl_app = typer.Typer(
     no_args_is_help=True,
@@ -184,7 +184,7 @@ def _words(rule: Rule) -> str:
 
 def _explained(rule: Rule) -> dict[str, Any]:
     return {
-        **acl_document(rule.acl),
+        **to_json(rule.acl),
         "of": rule.part,
         "required": rule.is_required,
         "why": rule.why,
@@ -202,7 +202,7 @@ def _document(
         "rules": [each.to_dict() for each in found],
         "missing": len(report.lacking),
         "unknown": len(report.unknown),
-        "also_reached": [{**acl_document(rule.acl), "names": list(names)} for rule, names in reached.items()],
+        "also_reached": [{**to_json(rule.acl), "names": list(names)} for rule, names in reached.items()],
         "notes": list(report.notes),
         "not_known": list(report.gaps),
     }

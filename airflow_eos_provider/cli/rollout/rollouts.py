@@ -186,32 +186,26 @@ def wait(
     raise typer.Exit(EXIT_CODES[last.state])
 
 
-@rollouts_app.command("pause", epilog=_EXAMPLES["pause"])
-def pause(
-    rollout: RolloutArgument = None,
-    cluster: ClusterOption = None,
-    reason: ReasonOption = "",
-    timeout: AnswerOption = ANSWER_SECONDS,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Stop a rollout before its next action. You can resume it."""
-    answer = _ask(RequestKind.PAUSE, rollout, load_cluster(cluster), reason, timeout)
-    _show_answer(answer, output, as_json=as_json)
+def _add_request(kind: RequestKind, summary: str) -> None:
+    """A command that asks the controller of a rollout for something."""
+
+    @rollouts_app.command(str(kind), epilog=_EXAMPLES[kind], help=summary)
+    def request(
+        rollout: RolloutArgument = None,
+        cluster: ClusterOption = None,
+        reason: ReasonOption = "",
+        timeout: AnswerOption = ANSWER_SECONDS,
+        output: OutputOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        _show_answer(_ask(kind, rollout, load_cluster(cluster), reason, timeout), output, as_json=as_json)
 
 
-@rollouts_app.command("abort", epilog=_EXAMPLES["abort"])
-def abort(
-    rollout: RolloutArgument = None,
-    cluster: ClusterOption = None,
-    reason: ReasonOption = "",
-    timeout: AnswerOption = ANSWER_SECONDS,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Stop a rollout before its next action, for good. Changes no worker: 'undo' brings back the mode before."""
-    answer = _ask(RequestKind.ABORT, rollout, load_cluster(cluster), reason, timeout)
-    _show_answer(answer, output, as_json=as_json)
+_add_request(RequestKind.PAUSE, "Stop a rollout before its next action. You can resume it.")
+_add_request(
+    RequestKind.ABORT,
+    "Stop a rollout before its next action, for good. Changes no worker: 'undo' brings back the mode before.",
+)
 
 
 @rollouts_app.command(

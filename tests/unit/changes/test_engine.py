@@ -165,7 +165,7 @@ def test_a_change_that_closes_another_gets_the_journal_and_is_not_recorded_itsel
 def test_what_another_version_has_begun_is_not_taken_up(turn: Turn, journal: Any) -> None:
     begun = record(turn.plan(SESSION, Request("a")), RolloutState.PAUSED)
     journal["c1"] = replace(begun, plan={**begun.plan, "schema": 7})
-    with pytest.raises(ConfigurationError, match="schema 7"):
+    with pytest.raises(ConfigurationError, match="its schema is 7"):
         planned(turn, SESSION, Request("a"))
 
 

@@ -13,12 +13,13 @@ import pytest
 from airflow_eos_provider.changes.change import Plan, options, read_request
 from airflow_eos_provider.changes.rights import asked
 from airflow_eos_provider.changes.rights.change import GRANT, REVOKE, Grant
-from airflow_eos_provider.changes.rights.plan import AclPlan, acl_document, acl_of
+from airflow_eos_provider.changes.rights.plan import AclPlan
 from airflow_eos_provider.changes.rights.request import RevokeRequest, RightsRequest
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka import session as kafka_session
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.stored import from_json, to_json
 
 WRITER = [
     Acl("User:writer", operation, Resource.TRANSACTIONAL_ID, f"g-orders-{task}")
@@ -86,9 +87,9 @@ def test_a_plan_says_every_acl_and_what_else_is_to_be_known(planned: Planned) ->
     shown = "g-orders-eu-0, g-orders-eu-1, g-orders-eu-2, g-orders-eu-3, g-orders-eu-4 and 4 more"
     assert f"! The prefix g-orders- of User:writer also reaches {shown}." in plan.lines
     assert "note: User:connect is assumed" in plan.lines
-    assert [acl_of(document) for document in plan.content["acls"]] == list(MADE.acls)
+    assert from_json(tuple[Acl, ...], plan.content["acls"]) == MADE.acls
     odd = replace(PREFIX, host="10.0.0.1", is_denial=True)
-    assert acl_of(acl_document(odd)) == odd
+    assert from_json(Acl, to_json(odd)) == odd
     assert planned(MADE, ["a note"] * 12).lines[-1] == "and 2 notes more"
 
 
