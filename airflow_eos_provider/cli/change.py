@@ -34,6 +34,7 @@ from airflow_eos_provider.cli.common import (
     console,
     load_cluster,
     load_kafka,
+    print_share_read,
     report_line,
 )
 from airflow_eos_provider.cli.completion import Candidate, complete_connector
@@ -94,6 +95,7 @@ def apply_command(change: Change[Any]) -> Callable[..., None]:
     ) -> None:
         request: Any = read_request(change.request, {name: given[name] for name in options(change.request)})
         with change.session(_described(change, cluster)) as session:
+            session.on_read = print_share_read
             made = planned(change, session, request)
             report: Report | None = None
             if plan:
@@ -140,6 +142,7 @@ def list_command(change: Change[Any]) -> Callable[..., None]:
 
     def run(*, cluster: Path | None, output: Output | None, as_json: bool, **given: Any) -> None:
         with change.session(_described(change, cluster)) as session:
+            session.on_read = print_share_read
             look = change.look(session, read_request(change.request, given))
         if not print_document(look.document, look.names, output, as_json=as_json):
             for line in look.lines(output is Output.WIDE):

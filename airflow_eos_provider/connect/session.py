@@ -31,12 +31,14 @@ class ConnectSession:
     :param answer_seconds: limit of one question.
     :ivar kafka: the session of its Kafka cluster.
     :ivar other_kafka: other Kafka clusters, which its connectors name.
+    :ivar on_read: called while a topic is read that may be long, with its name, offsets passed and offsets in all.
     """
 
     def __init__(self, cluster: ConnectCluster, *, answer_seconds: float = ANSWER_SECONDS) -> None:
         self.cluster = cluster
         self.kafka = Session(cluster.kafka, answer_seconds=answer_seconds)
         self.other_kafka = OtherKafka(self.kafka, cluster.other_kafka)
+        self.on_read: Callable[[str, int, int], None] = lambda topic, passed, total: None
         self._answer_seconds = answer_seconds
 
     def __enter__(self) -> Self:

@@ -23,7 +23,7 @@ from airflow_eos_provider.journal.change import group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.offsets.seen.copies import Copies, copies
-from airflow_eos_provider.offsets.seen.group import Progress, read_group_offsets
+from airflow_eos_provider.offsets.seen.group import read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere, require_source, unknown_connector
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
@@ -116,8 +116,8 @@ class OwnTopicDropper:
     :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their files say.
     """
 
-    def __init__(self, session: ConnectSession, offsets_topic: str = "", progress: Progress | None = None) -> None:
-        self._session, self._offsets_topic, self._progress = session, offsets_topic, progress
+    def __init__(self, session: ConnectSession, offsets_topic: str = "") -> None:
+        self._session, self._offsets_topic = session, offsets_topic
         self._topics = Topics(session.kafka.settings)
 
     def plan(self, connector: str) -> DropPlan:
@@ -171,9 +171,7 @@ class OwnTopicDropper:
     def _copies(self, connector: str, connectors: Mapping[str, ConnectorStatus]) -> tuple[Copies, set[str]]:
         """How far its topics are apart, and whose offsets are in its own one."""
         topic = read_worker_files(self._session.cluster).common(OFFSETS, self._offsets_topic)
-        offsets = read_group_offsets(
-            OffsetStores(self._session, topic, lambda: True), connectors, only=[connector], progress=self._progress
-        )
+        offsets = read_group_offsets(OffsetStores(self._session, topic, lambda: True), connectors, only=[connector])
         one = copies(offsets, connector)
         if one is None:
             raise ConfigurationError(f"{connector} has no own topic: its offsets.storage.topic is the global topic.")

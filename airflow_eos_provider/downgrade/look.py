@@ -11,7 +11,7 @@ from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS
 from airflow_eos_provider.downgrade.older import DowngradeLook, SeenWorker
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.offsets.seen.copies import Copies, all_copies
-from airflow_eos_provider.offsets.seen.group import Progress, read_group_offsets
+from airflow_eos_provider.offsets.seen.group import read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores
 from airflow_eos_provider.rollout.plan.preflight import kafka_version
 
@@ -25,7 +25,6 @@ def look_before(
     *,
     config_topic: str = "",
     offsets_topic: str = "",
-    progress: Progress | None = None,
 ) -> DowngradeLook:
     """Look at a group.
 
@@ -46,9 +45,7 @@ def look_before(
     not_read: dict[str, str] = {}
     # What matters is the own topic that enabled workers use, also where none of them is enabled any more.
     stores = OffsetStores(session, files.common(OFFSETS, offsets_topic), lambda: True)
-    offsets = read_group_offsets(
-        stores, connectors, progress=progress, unknown=lambda name, why: not_read.update({name: why.found})
-    )
+    offsets = read_group_offsets(stores, connectors, unknown=lambda name, why: not_read.update({name: why.found}))
     state = read_cluster_state(session.kafka, files.common(CONFIGS, config_topic))
     return DowngradeLook(
         session.cluster.group_id,
@@ -80,7 +77,7 @@ def seen_workers(session: ConnectSession) -> tuple[SeenWorker, ...]:
     return tuple(seen)
 
 
-def left_behind(session: ConnectSession, offsets_topic: str = "", progress: Progress | None = None) -> list[Copies]:
+def left_behind(session: ConnectSession, offsets_topic: str = "") -> list[Copies]:
     """The connectors whose own offsets topic is older than what stands of them in the global one.
 
     The offsets topics are read only if a connector has an own topic by its configuration.
@@ -93,9 +90,7 @@ def left_behind(session: ConnectSession, offsets_topic: str = "", progress: Prog
     if not named:
         return []
     topic = read_worker_files(session.cluster).common(OFFSETS, offsets_topic)
-    offsets = read_group_offsets(
-        OffsetStores(session, topic, lambda: True), connectors, only=named, progress=progress, unknown=_pass_over
-    )
+    offsets = read_group_offsets(OffsetStores(session, topic, lambda: True), connectors, only=named, unknown=_pass_over)
     return [one for one in all_copies(offsets) if one.is_left_behind]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 from airflow_eos_provider.connect.cluster.other_kafka import CLIENTS, OVERRIDES
 from airflow_eos_provider.connect.properties import references
@@ -22,6 +22,7 @@ from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import require_topic_name
 from airflow_eos_provider.offsets.mode import runs_exactly_once
 from airflow_eos_provider.offsets.producers import WorkersKafka
+from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,12 @@ class OffsetStores(WorkersKafka):
         super().__init__(session)
         self._exactly_once = exactly_once or (lambda: runs_exactly_once(session))
         self.global_store = Store(global_topic, session.kafka)
+        self._on_read = session.on_read
+
+    def read(self, store: Store, *, headers: bool = False) -> OffsetsTopic:
+        """Read a store's topic to its end. Errors as in :func:`read_offsets_topic`."""
+        progress = partial(self._on_read, store.name)
+        return read_offsets_topic(store.kafka, store.topic, name=store.name, headers=headers, progress=progress)
 
     def own(self, connector: str, config: Mapping[str, str | None]) -> Store | None:
         """The own store of a connector; None if its tasks use the global one.

@@ -57,7 +57,8 @@ def drop_own_(
     """
     deleted: bool | None = None
     with ConnectSession(load_cluster(cluster)) as session:
-        dropper = OwnTopicDropper(session, "", print_share_read)
+        session.on_read = print_share_read
+        dropper = OwnTopicDropper(session)
         made = dropper.plan(connector)
         if plan is not None:
             made.require(plan)

@@ -184,7 +184,8 @@ def _warn_of_unknown(connector: str, error: EosError) -> None:
 
 
 def _look(session: ConnectSession) -> OffsetsLook:
-    return OffsetsLook(session, "", print_share_read)
+    session.on_read = print_share_read
+    return OffsetsLook(session)
 
 
 def _now(cluster: ConnectCluster, connector: str | None) -> backup.Backup:

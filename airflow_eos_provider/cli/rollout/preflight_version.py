@@ -23,7 +23,8 @@ from airflow_eos_provider.stored import to_json
 def check_version(described: ConnectCluster, to_version: str, output: Output | None, *, as_json: bool) -> None:
     """Print what workers of an older version would do otherwise; end with 1 if something is found, 5 if unknown."""
     with ConnectSession(described) as session:
-        look = look_before(session, to_version, config_topic="", offsets_topic="", progress=print_share_read)
+        session.on_read = print_share_read
+        look = look_before(session, to_version)
     found = findings(look)
     verdict = overall(found)
     document = {

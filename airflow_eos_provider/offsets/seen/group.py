@@ -15,10 +15,9 @@ from airflow_eos_provider.kafka.admin.partition_writers import Written
 from airflow_eos_provider.kafka.read.ends import UnknownTopicError
 from airflow_eos_provider.offsets import user_json
 from airflow_eos_provider.offsets.stores import OffsetStores, Store, is_elsewhere
-from airflow_eos_provider.offsets.topic import OffsetsTopic, has_strayed, read_offsets_topic
+from airflow_eos_provider.offsets.topic import OffsetsTopic, has_strayed
 
 #: Called with a topic's name, offsets passed and offsets in all.
-Progress = Callable[[str, int, int], None]
 
 
 #: The name of an own store that is not known.
@@ -160,7 +159,6 @@ def read_group_offsets(
     *,
     only: Iterable[str] | None = None,
     headers: bool = False,
-    progress: Progress | None = None,
     unknown: Callable[[str, EosError], None] | None = None,
 ) -> GroupOffsets:
     """Read the offsets topics of a group.
@@ -191,21 +189,12 @@ def read_group_offsets(
             if store.name not in own or (store.is_described and not own[store.name].is_described):
                 own[store.name] = store
 
-    def read(store: Store) -> OffsetsTopic:
-        return read_offsets_topic(
-            store.kafka,
-            store.topic,
-            name=store.name,
-            headers=headers,
-            progress=progress and (lambda passed, total: progress(store.name, passed, total)),
-        )
-
     # First, so that a task that runs is never seen to have more in the global topic, where its copies go, than here.
-    global_topic = read(stores.global_store)
+    global_topic = stores.read(stores.global_store, headers=headers)
     own_topics = {}
     for name, store in sorted(own.items()):
         try:
-            own_topics[name] = read(store)
+            own_topics[name] = stores.read(store, headers=headers)
         except UnknownTopicError:  # its first task makes it
             continue
         except EosError as error:

@@ -12,7 +12,7 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import OFFSETS, read_worker_files
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.offsets.seen import backup
-from airflow_eos_provider.offsets.seen.group import GroupOffsets, Progress, read_group_offsets
+from airflow_eos_provider.offsets.seen.group import GroupOffsets, read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores, require_source, unknown_connector
 
 #: Limit of the one request for all connectors, seconds.
@@ -36,13 +36,11 @@ class OffsetsLook:
 
     :param session: of the Connect cluster.
     :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their properties files say.
-    :param progress: called with a topic's name, offsets passed and offsets in all, while it is read.
     """
 
-    def __init__(self, session: ConnectSession, offsets_topic: str = "", progress: Progress | None = None) -> None:
+    def __init__(self, session: ConnectSession, offsets_topic: str = "") -> None:
         self._session = session
         self._offsets_topic = offsets_topic
-        self._progress = progress
 
     def now(
         self,
@@ -76,7 +74,6 @@ class OffsetsLook:
             connectors,
             only=[connector] if connector else None,
             headers=headers,
-            progress=self._progress,
             unknown=unknown,
         )
 

@@ -11,7 +11,7 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.read.ends import UnknownTopicError
 from airflow_eos_provider.kafka.read.writers import TopicWriters
 from airflow_eos_provider.offsets.stores import OffsetStores, Store
-from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
+from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.offsets.verbs.changes import Places
 
 
@@ -77,7 +77,7 @@ class OffsetsReader:
         name = store.name
         if name not in self.topics:
             try:
-                self.topics[name] = read_offsets_topic(store.kafka, store.topic, name=name)
+                self.topics[name] = self._stores.read(store)
             except UnknownTopicError as error:
                 if not may_be_missing:
                     raise ConfigurationError(

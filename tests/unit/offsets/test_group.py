@@ -15,7 +15,7 @@ from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.offsets import topic as topic_module
-from airflow_eos_provider.offsets.seen import backup, group
+from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.group import GroupOffsets, read_group_offsets
 from airflow_eos_provider.offsets.stores import Store
 
@@ -32,24 +32,22 @@ def read(
             raise own
         return own
 
-    def read_topic(kafka: Session, topic: str, *, name: str, **_: Any) -> Any:
-        if topic == "own" and not readable:
+    def read_topic(store: Store, *, headers: bool) -> Any:
+        if store.topic == "own" and not readable:
             raise UnreachableError("no broker answers")
-        log = OffsetLog(name)
-        if topic == "global":
+        log = OffsetLog(store.name)
+        if store.topic == "global":
             log.take([LogRecord("global", 0, 0, 0, offset_key("c", {}), b"{}")])
         written = Written(1, 0, Outcome.COMMITTED)
         return SimpleNamespace(
-            name=name, id=None, ends={0: 1}, committed=log.committed(), waiting={}, written=lambda record: written
+            name=store.name, id=None, ends={0: 1}, committed=log.committed(), waiting={}, written=lambda record: written
         )
 
     noted: dict[str, str] = {}
-    stores: Any = SimpleNamespace(own=own_of, global_store=Store("global", HERE))
+    stores: Any = SimpleNamespace(own=own_of, read=read_topic, global_store=Store("global", HERE))
     connector: Any = SimpleNamespace(type="source", config={})
     connectors: dict[str, ConnectorStatus] = {"c": connector} if exists else {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group, "read_offsets_topic", read_topic)
-        found = read_group_offsets(stores, connectors, unknown=lambda name, why: noted.update({name: why.found}))
+    found = read_group_offsets(stores, connectors, unknown=lambda name, why: noted.update({name: why.found}))
     return found, noted
 
 
