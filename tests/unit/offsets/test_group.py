@@ -14,6 +14,7 @@ from airflow_eos_provider.kafka.admin.partition_writers import Outcome, Written
 from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.offsets import stores as stores_module
 from airflow_eos_provider.offsets import topic as topic_module
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.group import GroupOffsets, read_group_offsets
@@ -89,3 +90,11 @@ def test_what_a_deleted_connector_has_left_is_said_to_be_that() -> None:
     assert not list(found.leftovers())
     found, _ = read(own=None, exists=False)
     assert [seen.to_dict()["leftover"] for seen in found.leftovers()] == [True]
+
+
+def test_a_read_of_a_store_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores_module, "read_offsets_topic", lambda *_, progress, **__: progress(1, 2))
+    said: list[tuple[str, int, int]] = []
+    session: Any = SimpleNamespace(kafka=HERE, on_read=lambda *at: said.append(at))
+    stores_module.OffsetStores(session, "global").read(Store("own", HERE, "there"))
+    assert said == [(Store("own", HERE, "there").name, 1, 2)]
