@@ -60,8 +60,6 @@ class JournalTransactions:
             self._settings,
             self._transactional_id,
             timeout_ms=TRANSACTION_TIMEOUT_MS,
-            known_topic=self._topic,
-            reports_deliveries=True,
             limits=_LIMITS,
         )
         try:

@@ -171,7 +171,12 @@ class Wire:
         self._manager.bootstrap_async(connect_seconds * 1000)
 
     def run(self, act: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """Run a coroutine on the connections' thread, and wait for its result. It has to bound its own time."""
+        """Run a coroutine on the connections' thread, and wait for its result. It has to bound its own time.
+
+        :raises kafka.errors.KafkaConnectionError: the connections are closed.
+        """
+        if self._net._stop:
+            raise kafka.errors.KafkaConnectionError("the connections are closed")
         return self._net.run(act, *arguments)  # type: ignore[no-any-return]
 
     def start(self, act: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:

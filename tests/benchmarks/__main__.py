@@ -49,7 +49,6 @@ BENCHMARKS: dict[str, Callable[[Console], list[Result]]] = {
     "status_secured_vs_plain": secured_status.run,
     "write_files_vs_spark_sink": spark_write.files_against_spark_sink,
     "write_vs_foreachpartition": spark_write.against_foreachpartition,
-    "write_vs_nontransactional": spark_write.against_nontransactional,
     "write_vs_spark_sink": spark_write.against_spark_sink,
 }
 RESULTS = Path(".eos/benchmarks.json")

@@ -1,4 +1,7 @@
-"""Which processes a piece of work keeps busy, in CPU seconds: Spark's JVM, its Python workers, the broker, this one."""
+"""Which processes a piece of work keeps busy, in CPU seconds: Spark's JVM, its Python workers, the broker, this one.
+
+Only this benchmark's own processes count: those that it started, and the broker of its lab.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
@@ -27,10 +31,12 @@ _LOOK_SECONDS = 0.25
 class CpuSeconds:
     """Counts while it is entered.
 
+    :param lab: folder of the lab, which is in its broker's command line.
     :ivar spent: CPU seconds, user's and system's, by kind of process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lab: Path) -> None:
+        self._lab = str(lab)
         self.spent: Counter[str] = Counter()
         self._seen: dict[tuple[int, float], tuple[str, float]] = {}
 
@@ -61,11 +67,12 @@ class CpuSeconds:
             self._look()
 
     def _look(self) -> Counter[str]:
+        started = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
         for process in psutil.process_iter(["pid", "cmdline", "cpu_times", "create_time"]):
             words, times = " ".join(process.info["cmdline"] or []), process.info["cpu_times"]
             kind = next((kind for word, kind in _KINDS.items() if word in words), None)
             kind = "this process" if process.info["pid"] == os.getpid() else kind
-            if kind and times:
+            if kind and times and (process.info["pid"] in started or self._lab in words):
                 key = (process.info["pid"], process.info["create_time"])
                 self._seen[key] = (kind, times.user + times.system)
         found: Counter[str] = Counter()

@@ -109,7 +109,7 @@ def _pipeline(kafka: KafkaSettings, completed: int) -> Pipeline:
     """A pipeline with so many completed intervals in its ledger."""
     pipeline = Pipeline(f"after-{completed}", f"bench-{completed}", kafka, topic="bench", target_partitions=1)
     prepare_topics(pipeline)
-    producer = TransactionalProducer(kafka, "bench-fill", timeout_ms=60_000, known_topic=pipeline.ledger_topic)
+    producer = TransactionalProducer(kafka, "bench-fill", timeout_ms=60_000)
     producer.init()
     producer.begin()
     for number in range(completed):
@@ -129,7 +129,7 @@ def _busy_group(kafka: KafkaSettings) -> Pipeline:
     other = Pipeline("other", group, kafka, topic="bench", target_partitions=1)
     for one in (pipeline, other):
         prepare_topics(one)
-    producer = TransactionalProducer(kafka, "bench-busy", timeout_ms=60_000, known_topic=pipeline.control_topic)
+    producer = TransactionalProducer(kafka, "bench-busy", timeout_ms=60_000)
     producer.init()
     for number in range(RUNS_OF_THE_HOUR):
         run = _run(other, number)

@@ -1,7 +1,7 @@
 """Two million rows from Parquet into Kafka by Spark, exactly once, beside what one would do without.
 
-The peers: Spark's own Kafka sink, at least once; ``foreachPartition`` with confluent-kafka, the usual way from PySpark,
-at least once; and our own path with an idempotent producer instead of transactions: what exactly-once costs.
+The peers: Spark's own Kafka sink, at least once; and ``foreachPartition`` with confluent-kafka, the usual way from
+PySpark, at least once.
 The load average is printed beside each trial: compare figures of one run only.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,9 @@ TRIALS = 4
 #: The sink's producer, tuned.
 SINK_TUNED = {"linger_ms": "20", "batch_size": "131072"}
 
+#: The producer of confluent-kafka, tuned.
+_LIBRDKAFKA_TUNED = {"linger.ms": "20", "batch.size": "1000000", "queue.buffering.max.messages": "50000"}
+
 Way = Callable[[Lab, Any, str], None]
 
 
@@ -50,12 +53,6 @@ def against_foreachpartition(console: Console) -> list[Result]:
             "write_files_vs_foreachpartition", rates["files"], rates["peer"], f"its files as slices against {peer}"
         ),
     ]
-
-
-def against_nontransactional(console: Console) -> list[Result]:
-    rates = _run({"rows": _exactly_once, "peer": _without_transactions}, console)
-    peer = "the same path without transactions, ledger and coordinator"
-    return [_result("write_vs_nontransactional", rates["rows"], rates["peer"], f"a DataFrame against {peer}")]
 
 
 def against_spark_sink(console: Console) -> list[Result]:
@@ -119,7 +116,7 @@ def _measure(lab: Lab, frame: Any, ways: Mapping[str, Way], console: Console) ->
         for name, way in ways.items():
             topic = f"{name}-{trial}"
             lab.create_topic(topic, 4)
-            cpu = CpuSeconds()
+            cpu = CpuSeconds(lab.root)
             began = time.monotonic()
             with cpu.counted():
                 way(lab, frame, topic)
@@ -168,46 +165,8 @@ def _pipeline(lab: Lab, topic: str, compression: str = "none") -> Pipeline:
     return Pipeline(topic, "benchmark", kafka, topic=topic, producer={"compression.type": compression})
 
 
-def _without_transactions(lab: Lab, frame: Any, topic: str) -> None:
-    """The same rows by the same slices through the same writer, whose producer leaves the transactions out."""
-    from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
-    from airflow_eos_provider.interval.spark.write import sliced, to_tasks
-    from airflow_eos_provider.interval.topics.preparation import prepare_topics
-
-    prepare_topics(_pipeline(lab, topic))
-    pipeline = _pipeline(lab, topic).to_dict()
-
-    def write(batches: Iterator[Any]) -> Iterator[Any]:
-        from tests.benchmarks.spark_write import write_plainly
-
-        yield from write_plainly(pipeline, batches)
-
-    rows = to_tasks(sliced(frame, ["key"], CORES), SLICE_COLUMN, CORES)
-    rows.mapInArrow(write, "records bigint").collect()
-
-
-def write_plainly(pipeline: dict[str, Any], batches: Iterable[Any]) -> Iterator[Any]:
-    """Runs in the executors."""
-    import pyarrow as pa
-
-    from airflow_eos_provider.interval.interval import Run
-    from airflow_eos_provider.interval.messages import Stage
-    from airflow_eos_provider.interval.spark.executors.tasks import partition_number, runs_of_slices
-    from airflow_eos_provider.interval.write.slice_writer import SliceWriter
-    from tests.benchmarks.plain_producer import PlainProducer
-
-    target = Pipeline.from_dict(pipeline)
-    stage = Stage(Run(target.name, DAY), 0, "", (), (), {0: 0})
-    producer = PlainProducer(target)
-    result = SliceWriter(target, stage, producer).write(partition_number(), (b for _, b in runs_of_slices(batches)))
-    yield pa.RecordBatch.from_pydict({"records": [result.records]})
-
-
 def _for_each_partition(lab: Lab, frame: Any, topic: str) -> None:
-    from airflow_eos_provider.interval.write.slice_writer import producer_properties
-
-    own = producer_properties(_pipeline(lab, topic))  # ours, so that the peer is not slowed by librdkafka's defaults
-    settings = {"bootstrap.servers": lab.bootstrap_servers, "enable.idempotence": "true", **own}
+    settings = {"bootstrap.servers": lab.bootstrap_servers, "enable.idempotence": "true", **_LIBRDKAFKA_TUNED}
 
     def write(rows: Iterable[Any]) -> None:
         from confluent_kafka import Producer

@@ -35,11 +35,8 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import Completed, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import admission, coordinator
-from airflow_eos_provider.interval.write import slice_writer
 from airflow_eos_provider.processes import identify
 from tests.faults.local_runner import figures_of_lines, plan_files, write_slices
-
-slice_writer.FEW_ROWS = 0  # as a slice of many rows is written
 
 
 class Actor:

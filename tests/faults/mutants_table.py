@@ -58,7 +58,8 @@ _WRITE = "tests/integration/test_spark_write.py"
 _FILES = "tests/unit/interval/sources/test_files.py"
 _GROUPS = "tests/unit/interval/spark/test_files.py"
 _FILE_SLICES = "tests/integration/test_file_slices.py"
-_ROW_BATCHES = "tests/faults/test_row_batches.py"
+_PRODUCER_FAULTS = "tests/faults/test_producer.py"
+_PRODUCER_UNIT = "tests/unit/kafka/write/test_producer.py"
 _DIGEST = "tests/unit/interval/write/test_digest.py"
 _LEDGER = "tests/unit/interval/topics/test_ledger.py"
 _COMMAND = "tests/integration/test_intervals_command.py"
@@ -481,8 +482,8 @@ _WRITER = (
         "expired-rows-written",
         "a row that its topic would soon delete for its age is refused",
         "interval/write/slice_writer.py",
-        "                if row.timestamp_ms:\n",
-        "                if False:\n",
+        "            if rows.timestamps is not None:\n",
+        "            if False:\n",
         f"{_ERRORS}::test_a_wrong_row_is_named_and_nothing_of_its_slice_is_visible[too old]",
     ),
     _mutant(
@@ -499,15 +500,15 @@ _WRITER = (
         "interval/write/slice_writer.py",
         '            with stages.of("flush"):\n                self._producer.flush()\n',
         '            with stages.of("flush"):\n                pass\n',
-        "tests/unit/interval/write/test_slice_writer_plain.py::test_the_ledger_record_comes_last_and_behind_flushed_rows",
+        "tests/unit/interval/write/test_slice_writer.py::test_the_ledger_record_comes_last_and_behind_flushed_rows",
     ),
     _mutant(
         "commit-errors-swallowed",
         "a commit that fails is an error",
         "kafka/write/producer.py",
-        "        self._until_done(self._producer.commit_transaction, limit, _COMMITTING)\n",
-        "        with contextlib.suppress(EosError):\n"
-        "            self._until_done(self._producer.commit_transaction, limit, _COMMITTING)\n",
+        "            self._wire.run(self._sender.commit, deadline)\n",
+        "            with contextlib.suppress(kafka.errors.KafkaError):\n"
+        "                self._wire.run(self._sender.commit, deadline)\n",
         f"{_CONCURRENCY}::test_a_task_that_is_fenced_at_its_last_commit_does_not_pass_for_written",
     ),
 )
@@ -619,53 +620,85 @@ _SPARK = (
     ),
 )
 
-#: Rows that the client takes many at a time, and their digest.
-_BATCHES = (
+#: What the producer does when an answer is lost or a broker moves.
+_PRODUCER = (
     _mutant(
-        "rows-behind-a-full-queue-left-out",
-        "what a full queue did not take is handed over again",
+        "repeated-batch-with-new-sequence",
+        "a batch whose answer was lost is sent again with the same sequence",
+        "kafka/write/sender.py",
+        "            kept.tries += 1\n",
+        "            kept.tries += 1\n"
+        "            if kept.tries > 1:\n"
+        "                seal(kept.batch, *self._producer, partition.sequence)\n"
+        "                partition.sequence += kept.batch.count\n",
+        f"{_PRODUCER_FAULTS}::test_a_connection_that_is_cut_loses_and_doubles_nothing[PRODUCE-True-1]",
+    ),
+    _mutant(
+        "repeated-batches-together",
+        "batches are sent again one at a time, and a partition that knows no producer gets one at first",
+        "kafka/write/sender.py",
+        "self.is_known and self.flying[0].tries == 1 and self.waiting[0].tries == 0",
+        "True",
+        f"{_PRODUCER_UNIT}::test_a_partition_that_does_not_know_the_producer_gets_one_batch_at_first",
+        f"{_PRODUCER_UNIT}::test_what_may_be_lost_is_sent_again_the_same_bytes_one_at_a_time",
+    ),
+    _mutant(
+        "same-epoch-after-abort",
+        "after an abort sequences begin anew under the next epoch",
+        "kafka/write/sender.py",
+        "        self._needs_epoch = True\n",
+        "",
+        f"{_PRODUCER_FAULTS}::test_what_is_aborted_is_not_visible_and_what_was_not_sent_leaves_no_gap",
+    ),
+    _mutant(
+        "closed-producer-aborts",
+        "a producer that is closed leaves its transaction open",
         "kafka/write/producer.py",
-        "            first += taken\n",
-        "            first = len(messages)\n",
-        f"{_ROW_BATCHES}::test_a_full_queue_is_waited_for_and_no_row_is_lost_doubled_or_moved[batches]",
+        "        self._wire.close()\n\n    @property",
+        "        self.abort()\n        self._wire.close()\n\n    @property",
+        f"{_PRODUCER_FAULTS}::test_a_producer_that_is_closed_leaves_its_transaction_open",
     ),
     _mutant(
-        "rows-of-a-full-queue-twice",
-        "what a full queue took is not handed over again",
-        "kafka/write/producer.py",
-        "            first += taken\n",
-        "            first += taken - 1\n",
-        f"{_ROW_BATCHES}::test_a_full_queue_is_waited_for_and_no_row_is_lost_doubled_or_moved[batches]",
+        "coordinator-not-looked-up-again",
+        "a coordinator that moved is looked up again",
+        "kafka/write/sender.py",
+        "                    self._coordinator = None\n            else",
+        "                    pass\n            else",
+        f"{_PRODUCER_FAULTS}::test_a_broker_that_leads_and_coordinates_is_restarted_in_the_middle_of_a_slice",
     ),
     _mutant(
-        "refused-row-of-a-batch-unseen",
-        "a row of a batch that a broker refuses ends its transaction",
-        "kafka/write/native_batches.py",
-        "        if kind == _EVENT_DELIVERY and code:\n",
-        "        if kind == _EVENT_DELIVERY and False:\n",
-        f"{_ROW_BATCHES}::test_a_refused_row_is_named_with_its_topic_and_nothing_is_visible[batches-by the topic]",
+        "leader-not-asked-for-again",
+        "a leader that moved is asked for",
+        "kafka/write/sender.py",
+        "            await self._wire.refresh(list(topics), deadline)\n",
+        "            pass\n",
+        f"{_PRODUCER_FAULTS}::test_a_leader_that_moves_is_found",
     ),
     _mutant(
-        "null-in-a-batch-is-empty",
-        "a missing value of a batch is null, not empty",
-        "kafka/write/native_batches.py",
-        "np.where(column.lengths < 0, 0, begin + column.starts)",
-        "begin + column.starts",
-        f"{_ROW_BATCHES}::test_rows_arrive_as_they_are[batches]",
+        "unbounded-queue",
+        "what waits for the brokers is bounded",
+        "kafka/write/sender.py",
+        "self._bytes + len(batch.data) > self._most_bytes",
+        "False",
+        f"{_PRODUCER_FAULTS}::test_what_waits_for_brokers_is_bounded",
     ),
+)
+
+#: The digest of many rows at once.
+_DIGESTS = (
     _mutant(
         "digest-with-foreign-bytes",
         "the digest of a row is of its own bytes alone",
         "interval/write/digest.py",
-        "            words[:, -(_GROUP // 8) :] &= _kept()[column.lengths[some] - (width - _GROUP)]\n",
-        "",
+        "                words[:, place] &= masks[rest]\n",
+        "                pass\n",
         f"{_DIGEST}::test_many_at_once_have_the_sum_of_their_hashes",
     ),
     _mutant(
         "digest-without-lengths",
         "the digest tells a null from an empty value",
         "interval/write/digest.py",
-        "    halves += (column.lengths + 1).astype(np.uint64)[:, None] * factors[:, 0]\n",
+        "    sums += (column.lengths + 1).astype(np.uint64) * table[:, :1]\n",
         "",
         f"{_DIGEST}::test_many_at_once_have_the_sum_of_their_hashes",
     ),
@@ -681,4 +714,4 @@ _BATCHES = (
 )
 
 #: All of them, in the order of the proof.
-MUTANTS = (*_ADMISSION, *_PARTS, *_COORDINATOR, *_TASK, *_WRITER, *_SPARK, *_BATCHES)
+MUTANTS = (*_ADMISSION, *_PARTS, *_COORDINATOR, *_TASK, *_WRITER, *_SPARK, *_PRODUCER, *_DIGESTS)

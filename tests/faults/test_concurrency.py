@@ -298,9 +298,7 @@ def test_a_transaction_that_no_task_count_tells_of_is_fenced(story: Any) -> None
     driver = story.driver(tasks=1)
     story.stage_of(driver)
     driver.kill()
-    unknown = TransactionalProducer(
-        pipeline.kafka, pipeline.transactional_id(story.run, 7), timeout_ms=300_000, known_topic=pipeline.ledger_topic
-    )
+    unknown = TransactionalProducer(pipeline.kafka, pipeline.transactional_id(story.run, 7), timeout_ms=300_000)
     unknown.init()
     unknown.begin()
     unknown.produce(pipeline.ledger_topic, b'["unknown",null]', b"{}", partition=0)
@@ -317,9 +315,7 @@ def test_whoever_holds_an_id_of_the_run_is_fenced_before_complete(story: Any) ->
     pipeline = story.pipeline
     driver = story.driver(tasks=1)
     story.write(story.stage_of(driver))
-    holder = TransactionalProducer(
-        pipeline.kafka, pipeline.transactional_id(story.run, 0), timeout_ms=300_000, known_topic=pipeline.ledger_topic
-    )
+    holder = TransactionalProducer(pipeline.kafka, pipeline.transactional_id(story.run, 0), timeout_ms=300_000)
     holder.init()
 
     driver.tell("the stage has ended")

@@ -202,7 +202,7 @@ def test_a_record_that_the_topic_does_not_take_is_named(make_pipeline: Any, days
 
 
 def test_a_transaction_that_expires_names_its_limit(make_pipeline: Any, days: Days) -> None:
-    pipeline = make_pipeline(transaction_timeout_ms=5_000)
+    pipeline = make_pipeline(transaction_timeout_ms=5_000, producer={"batch.size": "1"})  # each row is sent at once
 
     def slowly() -> Iterator[pa.RecordBatch]:
         yield batch()
@@ -225,9 +225,7 @@ def test_whoever_loses_its_id_between_two_records_learns_so_from_the_next_one(ma
     pipeline = make_pipeline()
 
     def open_producer() -> TransactionalProducer:
-        producer = TransactionalProducer(
-            pipeline.kafka, "between-two-records", timeout_ms=60_000, known_topic=pipeline.topic or ""
-        )
+        producer = TransactionalProducer(pipeline.kafka, "between-two-records", timeout_ms=60_000)
         producer.init()
         return producer
 
@@ -238,6 +236,7 @@ def test_whoever_loses_its_id_between_two_records_learns_so_from_the_next_one(ma
     def is_refused() -> bool:
         try:
             first.produce(pipeline.topic or "", b"key", b"value")
+            first.flush()
         except FencedError:
             return True
         return False
@@ -249,9 +248,7 @@ def test_whoever_loses_its_id_between_two_records_learns_so_from_the_next_one(ma
 
 def test_a_transaction_timeout_that_the_broker_does_not_allow_is_told(make_pipeline: Any, days: Days) -> None:
     pipeline = make_pipeline(transaction_timeout_ms=900_000)
-    producer = TransactionalProducer(
-        pipeline.kafka, f"{pipeline.group_id}-long", timeout_ms=900_001, known_topic=pipeline.topic
-    )
+    producer = TransactionalProducer(pipeline.kafka, f"{pipeline.group_id}-long", timeout_ms=900_001)
 
     with pytest.raises(ConfigurationError, match=r"transaction\.max\.timeout\.ms"):
         producer.init()
@@ -366,7 +363,7 @@ def test_the_config_topic_of_a_connect_cluster_is_refused(make_pipeline: Any, da
     pipeline = make_pipeline()
     lag = {"cleanup_policy": "compact", "min_compaction_lag_ms": "3600000"}
     create_topic(pipeline, pipeline.control_topic, 1, **lag)
-    connect = TransactionalProducer(pipeline.kafka, "connect", timeout_ms=9_000, known_topic=pipeline.control_topic)
+    connect = TransactionalProducer(pipeline.kafka, "connect", timeout_ms=9_000)
     connect.init()
     connect.begin()
     connect.produce(pipeline.control_topic, b"session-key", b'{"key":"c4nary"}')
@@ -382,9 +379,7 @@ def test_the_config_topic_of_a_connect_cluster_is_refused(make_pipeline: Any, da
 def test_a_run_says_for_whom_it_waits_and_until_when(make_pipeline: Any, days: Days) -> None:
     pipeline = make_pipeline(ledger_partitions=1)
     write(pipeline, days(1), [batch()])
-    foreign = TransactionalProducer(
-        pipeline.kafka, f"{pipeline.group_id}-foreign", timeout_ms=60_000, known_topic=pipeline.ledger_topic
-    )
+    foreign = TransactionalProducer(pipeline.kafka, f"{pipeline.group_id}-foreign", timeout_ms=60_000)
     foreign.init()
     foreign.begin()
     foreign.produce(pipeline.ledger_topic, b"foreign", b"{}")

@@ -160,9 +160,7 @@ def test_a_retry_writes_only_if_its_input_has_the_rows_that_are_committed(story:
 @contextmanager
 def _a_foreign_transaction_in_the_ledger(story: Any) -> Iterator[TransactionalProducer]:
     pipeline = story.pipeline
-    foreign = TransactionalProducer(
-        pipeline.kafka, f"{pipeline.group_id}-foreign", timeout_ms=60_000, known_topic=pipeline.ledger_topic
-    )
+    foreign = TransactionalProducer(pipeline.kafka, f"{pipeline.group_id}-foreign", timeout_ms=60_000)
     foreign.init()
     foreign.begin()
     for partition in range(2):

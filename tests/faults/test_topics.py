@@ -295,9 +295,7 @@ def test_records_of_an_earlier_version_have_no_topics_to_compare_and_that_is_sai
     old = {name: complete[name] for name in ("complete", "records", "digest", "slices")}
     newer = {"digest_kind", "ended", "ledger", "ledgerId", "summary", "topic", "topicId"}
     assert set(complete) - set(old) == newer
-    producer = TransactionalProducer(
-        story.pipeline.kafka, "by-hand", timeout_ms=9_000, known_topic=story.pipeline.ledger_topic
-    )
+    producer = TransactionalProducer(story.pipeline.kafka, "by-hand", timeout_ms=9_000)
     producer.init()
     producer.begin()
     producer.produce(story.pipeline.ledger_topic, complete_key(story.run), json.dumps(old).encode())
@@ -381,7 +379,7 @@ def foreign(kafka: Any) -> Iterator[Callable[..., TransactionalProducer]]:
     with ExitStack() as stack:
 
         def open_in(topic: str, transactional_id: str = "somebody-else", timeout_ms: int = 60_000) -> Any:
-            producer = TransactionalProducer(kafka, transactional_id, timeout_ms=timeout_ms, known_topic=topic)
+            producer = TransactionalProducer(kafka, transactional_id, timeout_ms=timeout_ms)
             producer.init()
             producer.begin()
             for partition in range(3):

@@ -21,8 +21,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+from kafka.errors import UnknownError
+from kafka.protocol.producer import EndTxnRequest
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, RestSettings, WorkerDescription
 from airflow_eos_provider.connect.session import ConnectSession
@@ -42,7 +43,6 @@ from airflow_eos_provider.journal.topic import prepare_journal
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.kafka.write import producer as kafka_producer
 from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.processes import from_pid_file
 from airflow_eos_provider.rollout.act.acts import Acts
@@ -156,10 +156,7 @@ def test_a_write_that_is_refused_leaves_nothing_open_and_the_roll_can_be_ended(k
     assert content.rollouts["r1"].state is RolloutState.PAUSED
 
 
-def test_a_broker_that_is_slow_to_answer_is_asked_again(
-    kafka: KafkaSettings, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kafka_producer, "CALL_SECONDS", 0.5)
+def test_a_broker_that_is_slow_to_answer_is_waited_for(kafka: KafkaSettings, broker: Broker) -> None:
     journal = begun(kafka, "slow")
     process = from_pid_file(broker.pid_file)
     assert process is not None
@@ -174,33 +171,25 @@ def test_a_broker_that_is_slow_to_answer_is_asked_again(
     assert len(steps_on_record(kafka, "slow")) == 1
 
 
-class Commits:
-    """The real producer; its next commit is answered with an error of the broker's, before or after it took effect.
+def unanswered(journal: Journal, takes_effect: bool, then: Callable[[], object] = lambda: None) -> None:
+    """The journal's next commit is answered with an error that says nothing, before or after it took effect.
 
     No broker gives that answer when asked to: it comes where a commit meets an init of the same id.
     """
-
-    def __init__(self, real: Producer, answer: Callable[[Producer, float], None]) -> None:
-        self._real = real
-        self._answer: Callable[[Producer, float], None] | None = answer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-    def commit_transaction(self, timeout: float) -> None:
-        answer, self._answer = self._answer, None
-        if answer is None:
-            self._real.commit_transaction(timeout)
-            return
-        answer(self._real, timeout)
-        raise KafkaException(KafkaError(KafkaError.UNKNOWN, "Unknown broker error", txn_requires_abort=True))
-
-
-def unanswered(journal: Journal, answer: Callable[[Producer, float], None]) -> None:
-    """The journal's next commit is answered so."""
     producer = journal._transactions._producer
     assert producer is not None
-    producer._producer = Commits(producer._producer, answer)  # type: ignore[assignment]
+    answer, left = producer._wire.answer, [True]
+
+    async def answered(request: Any, node_id: int, deadline: float) -> Any:
+        if not isinstance(request, EndTxnRequest) or not left:
+            return await answer(request, node_id, deadline)
+        left.clear()
+        if takes_effect:
+            assert not (await answer(request, node_id, deadline)).error_code
+        then()
+        return SimpleNamespace(error_code=UnknownError.errno)
+
+    producer._wire.answer = answered  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("took_effect", [True, False])
@@ -209,7 +198,7 @@ def test_of_a_commit_that_is_not_answered_reading_tells_whether_it_took_effect(
 ) -> None:
     group = f"unanswered-{took_effect}"
     journal = begun(kafka, group)
-    unanswered(journal, Producer.commit_transaction if took_effect else lambda *_: None)
+    unanswered(journal, took_effect)
     appended_at_ms = journal.record(INTENT)
     assert steps_on_record(kafka, group) == [appended_at_ms], "not written, or written twice"
     journal.confirm("w1:8083: stop")
@@ -219,12 +208,11 @@ def test_of_a_commit_that_is_not_answered_reading_tells_whether_it_took_effect(
 def test_who_was_overtaken_in_an_unanswered_commit_leaves_the_other_one_alone(kafka: KafkaSettings) -> None:
     first, second = begun(kafka, "overtaken-2"), Journal(kafka, "overtaken-2", lease_seconds=30.0, act_seconds=1.0)
 
-    def overtake(real: Producer, timeout: float) -> None:
-        real.commit_transaction(timeout)  # so that aborting cannot tell what became of it
+    def overtake() -> None:
         second.acquire(take_over=True)
         second.begin(ROLLOUT)
 
-    unanswered(first, overtake)
+    unanswered(first, True, overtake)  # so that aborting cannot tell what became of it
     with pytest.raises(FencedError, match="taken over"):
         first.record(INTENT)
     with pytest.raises(FencedError):
@@ -236,31 +224,15 @@ def test_a_fenced_controller_gives_its_client_up_at_once(kafka: KafkaSettings) -
     first, second = begun(kafka, "given-up"), Journal(kafka, "given-up", lease_seconds=30.0, act_seconds=1.0)
     producer = first._transactions._producer
     assert producer is not None
-    aborts: list[str] = []
-    client = weakref.ref(producer)
-    producer._producer = Aborts(producer._producer, aborts)  # type: ignore[assignment]
+    client, thread = weakref.ref(producer), producer._wire._thread
     second.acquire(take_over=True)
     with pytest.raises(FencedError):
         first.confirm("w1:8083: stop")
     del producer
     gc.collect()
-    assert client() is None, "its threads and connections are left"
-    assert not aborts, "librdkafka answers an abort by a conflict without end"
-
-
-class Aborts:
-    """The real producer; counts how often it is asked to abort."""
-
-    def __init__(self, real: Producer, aborts: list[str]) -> None:
-        self._real = real
-        self._aborts = aborts
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-    def abort_transaction(self, timeout: float) -> None:
-        self._aborts.append("abort")
-        self._real.abort_transaction(timeout)
+    assert client() is None, "its connections are left"
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_a_controller_that_cannot_write_says_what_it_leaves_behind(kafka: KafkaSettings) -> None:

@@ -209,7 +209,6 @@ class Planner:
             self._pipeline.kafka,
             self._pipeline.planner_id,
             timeout_ms=TRANSACTION_TIMEOUT_MS,
-            known_topic=self._pipeline.control_topic,
             properties=CONTROL,
         )
 

@@ -509,9 +509,7 @@ class Coordinator:
             self._pipeline.kafka,
             self._pipeline.coordinator_id(self._run),
             timeout_ms=TRANSACTION_TIMEOUT_MS,
-            known_topic=self._pipeline.control_topic,
             properties=CONTROL,
-            reports_deliveries=True,
         )
 
     def _planner(self) -> Planner:

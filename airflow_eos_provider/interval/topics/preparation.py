@@ -89,7 +89,7 @@ def _pins(pipeline: Pipeline, found: Mapping[str, TopicDescription]) -> Pins:
 class TargetTopics:
     """Whether the topics and partitions that rows name are there, and are for data; each topic is asked for once.
 
-    Without it a row with a wrong topic would cost librdkafka's half minute of hoping, or make the topic.
+    Without it a row with a wrong topic would cost seconds in which the producer hopes to hear of it.
 
     :ivar known: those that are, and how many partitions each has.
     """

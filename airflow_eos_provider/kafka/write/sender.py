@@ -282,8 +282,9 @@ class Sender:
     async def _ask(self, request: Callable[[], Any], deadline: float, check: Callable[[Any], None]) -> Any:
         """Ask the coordinator, and again while the answer is only "not now"."""
         pause = _SHORTEST_PAUSE
-        began = time.monotonic()
+        began, transaction = time.monotonic(), self._transaction
         while True:
+            self._require(transaction)  # so that what was given up commits nothing of the next one
             try:
                 if self._coordinator is None:
                     self._coordinator = await self._wire.coordinator(self._id, deadline)

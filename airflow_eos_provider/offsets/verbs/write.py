@@ -32,9 +32,7 @@ def write_in_transaction(
     :param before_commit: called when the records are with the brokers; what it raises aborts the transaction.
     :raises RefusedError: another one took the id, so the connector was started meanwhile; nothing was written.
     """
-    producer = TransactionalProducer(
-        settings, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS, known_topic=topic_of(writes[0].topic)
-    )
+    producer = TransactionalProducer(settings, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS)
     try:
         producer.init()
         producer.begin()

@@ -51,7 +51,6 @@ def look(modules: Sequence[str], client: Mapping[str, str] | None = None, stay: 
         "broken": {name: why for name, (version, why) in found.items() if not version},
         "librdkafka": _librdkafka(),
         "task": _task(),
-        "row_batches": _row_batches(),
         "daemon": _daemon(),
         "brokers": None if client is None else _brokers(client),
     }
@@ -128,14 +127,6 @@ def _task() -> str:
     except BaseException as error:
         return _words(error)
     return ""
-
-
-def _row_batches() -> str | None:
-    try:
-        batches = importlib.import_module("airflow_eos_provider.kafka.write.native_batches")
-        return str(batches.why_not())
-    except BaseException:  # the package's own check says why
-        return None
 
 
 def _brokers(client: Mapping[str, str]) -> str:

@@ -63,10 +63,9 @@ OWN = "airflow-eos-provider"
 
 NEEDS = (
     Need(OWN, "airflow_eos_provider", why="the same version everywhere: the driver tells the tasks what to do"),
-    Need(
-        "confluent-kafka", "confluent_kafka", least="2.16.1", why="writes the records, by the librdkafka in its wheel"
-    ),
-    Need("kafka-python", "kafka", least="3.0.12", below="3.1", why="control messages go through its own modules"),
+    Need("confluent-kafka", "confluent_kafka", least="2.16.1", why="reads topics, by the librdkafka in its wheel"),
+    Need("kafka-python", "kafka", least="3.0.12", below="3.1", why="records are written through its connections"),
+    Need("numpy", "numpy", why="rows become records in it, many at a time"),
     Need("pyarrow", "pyarrow", least="18", why="rows cross from Spark to Python in it"),
     Need("pyspark", "pyspark", least="3.5", below="4.3", executor=False, why="executors get Spark's own copy"),
     Need("pandas", "pandas", executor=False, why="pyspark asks for it where mapInArrow is called, and never uses it"),
@@ -80,7 +79,6 @@ class PythonLook:
     :param place: ``driver``, or ``executor <id>``.
     :param librdkafka: version of the library that confluent-kafka has loaded; empty if it has not.
     :param task: why the modules of a task cannot be imported; empty if they can, or were not tried.
-    :param row_batches: why rows are not handed to librdkafka in batches; empty if they are, None where that is unknown.
     :param daemon: the module from whose process Spark has forked it; None if that is not known.
     :param brokers: what came of asking them: their number as text, or why not; None if they were not asked.
     :param java: first line of ``java -version``, or why there is none; None if it was not asked.
@@ -94,7 +92,6 @@ class PythonLook:
     broken: Mapping[str, str] = field(default_factory=dict)
     librdkafka: str = ""
     task: str = ""
-    row_batches: str | None = None
     daemon: str | None = None
     brokers: str | None = None
     java: str | None = None
@@ -139,7 +136,7 @@ def executor_checks(look: PythonLook, driver: PythonLook) -> list[Finding]:
     """Whether an executor can carry out what this driver asks of it."""
     checks = [_same_python(look, driver)]
     checks += [_same_version(_package(look, need, SHIP_IT), look, driver, need) for need in NEEDS if need.executor]
-    checks += [_librdkafka(look), *_row_batches(look), *_daemon(look)]
+    checks += [_librdkafka(look), *_daemon(look)]
     if look.task and all(each.passed for each in checks):
         checks.append(check(look.place, "task", Verdict.FAIL, f"a task cannot be imported: {look.task}", SHIP_IT))
     return checks + _brokers(look)
@@ -246,14 +243,6 @@ def _librdkafka(look: PythonLook) -> Finding:
         "Install confluent-kafka from its wheel for this machine's platform (glibc, processor) and Python. " + SHIP_IT
     )
     return check(look.place, "librdkafka", Verdict.FAIL, f"it does not load: {why}", remedy)
-
-
-def _row_batches(look: PythonLook) -> list[Finding]:
-    """Either way rows are written, so both pass; how fast they are is what one wants to know."""
-    if look.row_batches is None:
-        return []
-    slower = f"no: {look.row_batches}. Rows are written one by one, at up to twice the CPU time"
-    return [check(look.place, "row batches", Verdict.PASS, slower if look.row_batches else "yes")]
 
 
 def _daemon(look: PythonLook) -> list[Finding]:

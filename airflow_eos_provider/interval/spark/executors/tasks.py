@@ -35,7 +35,7 @@ SLICE_COLUMN = "_eos_slice"
 #: The column of what a task reports: JSON, a row a slice.
 REPORT_COLUMN = "report"
 
-#: Oldest confluent-kafka that this package is tested with; ``close()`` within a transaction meant other things before.
+#: Oldest confluent-kafka that this package is tested with.
 CONFLUENT_KAFKA = (2, 16)
 
 #: An error of this package that crosses from an executor to the driver as text comes behind this word, as JSON.
@@ -59,8 +59,8 @@ def shipped(entry: str, *arguments: Any) -> Callable[[Iterator[Any]], Iterator[A
 
             raise ImportError(
                 f"The Python of this Spark executor ({sys.executable}) lacks the module {error.name!r}.\n"
-                "Expected: airflow_eos_provider, confluent-kafka 2.16 or newer, kafka-python and pyarrow in every "
-                "executor\n"
+                "Expected: airflow_eos_provider, confluent-kafka 2.16 or newer, kafka-python, numpy and pyarrow in "
+                "every executor\n"
                 "What to do: ship an environment (venv-pack or conda-pack, --archives env.tar.gz#env, "
                 "PYSPARK_PYTHON=./env/bin/python), or install confluent-kafka on the workers and ship this package "
                 "as a zip (--py-files). On this machine, set PYSPARK_PYTHON to the driver's own interpreter."

@@ -1,89 +1,131 @@
+"""What a slice writer gives its producer, and in which order."""
+
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from kafka.record.default_records import DefaultRecordBatch
 
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.messages import SliceFigures, SliceResult, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.write.slice_writer import producer_properties, rows_of
+from airflow_eos_provider.interval.protocol import task as protocol_task
+from airflow_eos_provider.interval.protocol.task import Task
+from airflow_eos_provider.interval.topics import preparation as protocol_topics
+from airflow_eos_provider.interval.write.slice_writer import SliceWriter
+from airflow_eos_provider.interval.write.stage_seconds import STAGES
+from airflow_eos_provider.interval.write.tally import Tally
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.topics import TopicDescription, Topics
+from airflow_eos_provider.kafka.write.producer import Options
+from airflow_eos_provider.kafka.write.record_batches import EncodedBatch
+
+RUN = Run.parse("flights@2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
+PIPELINE = Pipeline("flights", "etl", KafkaSettings.of("127.0.0.1:1"), topic="flights.daily")
 
 
-def batch(**columns: Any) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(columns)
+class Recorder:
+    """A producer that keeps what it is given: what reaches a broker is seen by the tests of the whole."""
+
+    def __init__(self) -> None:
+        self.options = Options()
+        self.records: list[tuple[Any, ...]] = []
+        self.calls: list[str] = []
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, **rest: Any) -> None:
+        self.records.append((topic, key, value, rest.get("headers")))
+
+    def send(self, batches: Sequence[EncodedBatch]) -> None:
+        for batch in batches:
+            for record in DefaultRecordBatch(bytes(batch.data)):
+                self.produce(batch.topic, record.key, record.value, headers=record.headers or None)
+
+    def init(self) -> None:
+        self.calls.append("init")
+
+    def begin(self) -> None:
+        self.calls.append("begin")
+
+    def flush(self) -> None:
+        self.calls.append(f"flush {len(self.records)}")
+
+    def commit(self) -> None:
+        self.calls.append(f"commit {len(self.records)}")
+
+    def abort(self) -> None:
+        self.calls.append("abort")
 
 
-def test_a_row_has_all_that_a_record_has() -> None:
-    stamp = datetime(2013, 1, 1, tzinfo=UTC)
-    rows = batch(
-        key=[b"k"],
-        value=["vä"],
-        topic=["t"],
-        partition=pa.array([2], pa.int32()),
-        timestamp=pa.array([stamp], pa.timestamp("us", "UTC")),
-        headers=pa.array(
-            [[{"key": "h", "value": b"x"}]], pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
-        ),
+def _writer(producer: Recorder, run_header: str | None = None) -> SliceWriter:
+    pipeline = replace(PIPELINE, run_header=run_header)
+    writer = SliceWriter(pipeline, Stage(RUN, 0, "", (), (), {0: 0}), producer)  # type: ignore[arg-type]
+    writer._topics.known["flights.daily"] = 1
+    return writer
+
+
+def _written(batch: pa.RecordBatch, run_header: str | None) -> tuple[list[tuple[Any, ...]], SliceFigures, int]:
+    producer = Recorder()
+    writer = _writer(producer, run_header)
+    tally = Tally(writer._pipeline, RUN)
+    writer._produce([batch], tally)
+    assert Tally(writer._pipeline, RUN).take([batch]) == tally.figures  # what is compared is what was written
+    return producer.records, tally.figures, tally.bytes
+
+
+@pytest.mark.parametrize("run_header", [None, "eos.run"])
+@pytest.mark.parametrize("text", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
+def test_both_ways_write_the_same(text: pa.DataType, run_header: str | None) -> None:
+    chance = random.Random(7)
+    contents = [chance.choice([None, "", "x", "ä" * 300, "y" * 70_000]) for _ in range(200)]
+    keys, values = pa.array(contents[:100]).cast(text), pa.array(contents[100:]).cast(text)
+    plain = pa.RecordBatch.from_arrays([keys, values], names=["key", "value"])
+    long = pa.RecordBatch.from_arrays(
+        [keys, values, pa.array([None] * 100, pa.string())], names=["key", "value", "topic"]
     )
-
-    (row,) = rows_of(rows, None)
-
-    assert row == ("t", b"k", "vä".encode(), [("h", b"x")], 2, 1_356_998_400_000)
+    assert _written(plain, run_header) == _written(long, run_header)
 
 
-def test_what_a_row_leaves_out_is_left_to_kafka() -> None:
-    (row,) = rows_of(batch(value=pa.array([None], pa.binary())), "t")
-
-    assert row == ("t", None, None, None, -1, 0)
-
-
-def test_the_runs_header_stands_after_the_rows_own() -> None:
-    kind = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
-    rows = rows_of(
-        batch(value=["a", "b"], headers=pa.array([[{"key": "h", "value": None}], None], kind)), "t", [("r", b"1")]
-    )
-
-    assert [row.headers for row in rows] == [[("h", None), ("r", b"1")], [("r", b"1")]]
+def test_the_ledger_record_comes_last_and_behind_flushed_rows() -> None:
+    """From its ledger record to its commit a transaction holds up the ledger's readers; no row is left to send then."""
+    producer = Recorder()
+    result = _writer(producer).write(0, [pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})])
+    assert [record[0] for record in producer.records] == ["flights.daily", "flights.daily", "etl-flights-offsets"]
+    assert producer.calls == ["begin", "flush 2", "flush 3", "commit 3"]
+    assert tuple(result.stage_seconds) == STAGES
+    assert SliceResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
 
 
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
-        ({"key": ["a"]}, "Column value is missing"),
-        ({"value": ["a"], "vlaue": ["a"]}, "Column vlaue has no place"),
-        ({"value": [1]}, "Column value is of type int64"),
-        ({"value": ["a"], "key": [1.5]}, "Column key is of type double"),
-        ({"value": ["a"], "headers": ["x"]}, "Column headers is of type string"),
-        ({"value": ["a"], "partition": ["1"]}, "Column partition is of type string"),
-        ({"value": ["a"], "partition": [-1]}, "Column partition has the value -1"),
-        ({"value": ["a"], "timestamp": [-5]}, "Column timestamp has the value -5"),
-        ({"value": ["a"], "topic": pa.array([None], pa.string())}, "A row names no topic"),
-        ({"value": ["a"], "topic": [""]}, "A row names a topic without a name"),
-    ],
-)
-def test_a_wrong_column_is_named(columns: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigurationError, match=words):
-        list(rows_of(batch(**columns), None if "topic" in columns else "t"))
+def test_the_client_for_topics_is_there_before_a_transaction_is_open_and_serves_every_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A transaction holds up its partitions' readers while a client looks for the brokers."""
+    producer = Recorder()
 
+    class Client(Topics):
+        def __init__(self, settings: KafkaSettings) -> None:
+            super().__init__(settings)
+            producer.calls.append("client")
 
-def test_two_columns_of_one_name_are_named() -> None:
-    twice = pa.RecordBatch.from_arrays([pa.array([b"a"]), pa.array([b"b"])], names=["value", "value"])
+        def find(self, names: Sequence[str]) -> dict[str, TopicDescription]:
+            producer.calls.append(f"look for {', '.join(names)}")
+            return {name: TopicDescription("", 1, 1, 1) for name in names}
 
-    with pytest.raises(ConfigurationError, match="more than one column value"):
-        list(rows_of(twice, "t"))
-
-
-@pytest.mark.parametrize(("largest", "kib"), [(None, 65_536), ("1000000", 65_536), ("100000000", 390_625)])
-def test_the_producers_queue_is_bounded_and_takes_the_largest_record(largest: str | None, kib: int) -> None:
-    named = {} if largest is None else {"message.max.bytes": largest}
-    found = producer_properties(Pipeline("p", "g", KafkaSettings.of("b:1"), topic="t", producer=named))
-    assert found["queue.buffering.max.kbytes"] == str(kib)
-
-
-def test_what_a_pipeline_says_of_its_producer_wins() -> None:
-    own = {"queue.buffering.max.kbytes": "1000", "linger.ms": "5"}
-    found = producer_properties(Pipeline("p", "g", KafkaSettings.of("b:1"), topic="t", producer=own))
-    assert {name: found[name] for name in own} == own
+    monkeypatch.setattr(protocol_topics, "Topics", Client)
+    monkeypatch.setattr(protocol_task, "open_producer", lambda *_: producer)
+    task = Task(PIPELINE, Stage(RUN, 0, "", (), ((0, 1),), {0: 0}), 0)
+    task._init()
+    task._to_do = {0, 1}
+    for number, topic in enumerate(("flights.daily", "elsewhere")):
+        task.write_slice(number, [pa.RecordBatch.from_pydict({"value": [b"a"], "topic": [topic]})])
+    assert producer.calls[:4] == ["init", "client", "look for flights.daily", "begin"]
+    assert producer.calls.count("client") == 1
+    ledger = [
+        json.loads(value).get("topics", "") for topic, _, value, _ in producer.records if topic.endswith("-offsets")
+    ]
+    assert ledger == ["", "elsewhere"], "a slice is said to have the topics of another"

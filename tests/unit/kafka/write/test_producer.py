@@ -1,11 +1,12 @@
 """What the producer tells the brokers after answers that no broker gives when asked to.
 
-Lost answers, moved leaders and fenced producers of real brokers are in tests/faults/test_columnar_producer.py.
+Lost answers, moved leaders and fenced producers of real brokers are in tests/faults/test_producer.py.
 """
 
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,11 +35,10 @@ from kafka.errors import (
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.wire import NotSentError
-from airflow_eos_provider.kafka.write import columnar_producer
-from airflow_eos_provider.kafka.write.columnar_producer import ColumnarProducer, Options
-from airflow_eos_provider.kafka.write.producer import Limits, UndecidedError
+from airflow_eos_provider.kafka.write import producer as producer_module
+from airflow_eos_provider.kafka.write.producer import Limits, Options, TransactionalProducer, UndecidedError
 from airflow_eos_provider.kafka.write.record_batches import EncodedBatch, encode_records
-from tests.unit.kafka.write.scripted_wire import PRODUCER, ScriptedWire
+from tests.unit.kafka.scripted_wire import PRODUCER, ScriptedWire
 
 UNKNOWN = -1
 QUICK = Limits(init=1, commit=1, abort=1)
@@ -49,7 +49,7 @@ def told(answer: Any) -> Any:
     return answer.errno if isinstance(answer, type) else answer
 
 
-Make = Callable[..., tuple[ColumnarProducer, ScriptedWire]]
+Make = Callable[..., tuple[TransactionalProducer, ScriptedWire]]
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     def make(begun: bool = True, limits: Limits = QUICK, **answers: Any) -> Any:
         wire = ScriptedWire(**{name: [told(each) for each in of] for name, of in answers.items()})
         wires.append(wire)
-        monkeypatch.setattr(columnar_producer, "Wire", lambda *_, **__: wire)
-        made = ColumnarProducer(KafkaSettings.of("127.0.0.1:1"), "id", timeout_ms=60_000, limits=limits)
+        monkeypatch.setattr(producer_module, "Wire", lambda *_, **__: wire)
+        made = TransactionalProducer(KafkaSettings.of("127.0.0.1:1"), "id", timeout_ms=60_000, limits=limits)
         if begun:
             made.init()
             made.begin()
@@ -345,6 +345,27 @@ def test_a_wait_that_a_signal_has_ended_adds_nothing_to_the_next_transaction(
     assert epochs in ([], [PRODUCER[1]])
 
 
+def test_a_commit_that_a_signal_has_ended_commits_nothing_of_the_next_transaction(make: Make) -> None:
+    producer, wire = make(EndTxn=[ConcurrentTransactionsError])
+    producer.send([batch(b"first")])
+    producer.flush()
+    wire.start(producer._sender.commit, time.monotonic() + 5.0)  # is to be asked again; whoever began it is gone
+    producer.abort()
+    producer.begin()
+    producer.send([batch(b"next")])
+    producer.flush()
+    wire.settle()
+
+    assert wire.story.count("EndTxn") == 2  # the first attempt, and the abort
+
+
+def test_a_producer_that_is_closed_says_so() -> None:
+    producer = TransactionalProducer(KafkaSettings.of("127.0.0.1:1"), "t", timeout_ms=9_000)
+    producer.close()
+    with pytest.raises(UnreachableError, match="the connections are closed"):
+        producer.init()
+
+
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
@@ -380,13 +401,13 @@ def test_properties_keep_librdkafkas_names() -> None:
 @pytest.mark.parametrize("name", ["acks", "request.required.acks", "enable.idempotence", "partitioner"])
 def test_shared_settings_do_not_decide_what_a_transaction_rests_on(name: str) -> None:
     settings = KafkaSettings.of("127.0.0.1:1", {name: {"partitioner": "random"}.get(name, "0")})
-    producer = ColumnarProducer(settings, "t", timeout_ms=9_000)
+    producer = TransactionalProducer(settings, "t", timeout_ms=9_000)
     assert not producer.is_open
     producer.close()
 
 
 def test_a_producer_that_nobody_refers_to_ends_its_thread() -> None:
-    producer = ColumnarProducer(KafkaSettings.of("127.0.0.1:1"), "t", timeout_ms=9_000)
+    producer = TransactionalProducer(KafkaSettings.of("127.0.0.1:1"), "t", timeout_ms=9_000)
     thread = producer._wire._thread
     assert thread.is_alive()
     del producer

@@ -18,6 +18,9 @@ Answer = int | Exception
 
 PRODUCER = (7, 3)
 
+#: When each batch was appended, by the broker's clock.
+APPENDED_AT_MS = 5_000
+
 
 class ScriptedWire(Wire):
     """Each request is answered by the next of its kind's answers, and by success when there are no more.
@@ -129,7 +132,7 @@ class ScriptedWire(Wire):
             ]
             return SimpleNamespace(results_by_topic_v3_and_below=topics)
         if name == "Produce":
-            told = {"error_code": code, "base_offset": 10, "log_append_time_ms": -1}
+            told = {"error_code": code, "base_offset": 10, "log_append_time_ms": APPENDED_AT_MS}
             return SimpleNamespace(
                 responses=[
                     SimpleNamespace(
@@ -141,5 +144,6 @@ class ScriptedWire(Wire):
                     for topic, part in parts
                 ]
             )
-        self._epoch += name == "InitProducerId" and not code
+        if name == "InitProducerId" and not code:
+            self._epoch += 1
         return SimpleNamespace(error_code=code, producer_id=PRODUCER[0], producer_epoch=self._epoch)

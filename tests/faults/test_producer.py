@@ -23,8 +23,7 @@ from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.kafka.write.columnar_producer import ColumnarProducer
-from airflow_eos_provider.kafka.write.producer import Limits, TransactionExpiredError
+from airflow_eos_provider.kafka.write.producer import Limits, TransactionalProducer, TransactionExpiredError
 from airflow_eos_provider.kafka.write.record_batches import EncodedBatch, encode_records
 from airflow_eos_provider.kafka.write.sender import Sender
 from tests.faults.cutting_proxy import Api, CuttingProxy
@@ -68,13 +67,13 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[CuttingProxy]:
 
 
 @pytest.fixture
-def opened(settings: KafkaSettings, request: pytest.FixtureRequest) -> Iterator[Callable[..., ColumnarProducer]]:
+def opened(settings: KafkaSettings, request: pytest.FixtureRequest) -> Iterator[Callable[..., TransactionalProducer]]:
     """Producers that are closed at the end."""
-    made: list[ColumnarProducer] = []
+    made: list[TransactionalProducer] = []
 
-    def make(transactional_id: str = "", *, timeout_ms: int = 60_000, **options: Any) -> ColumnarProducer:
+    def make(transactional_id: str = "", *, timeout_ms: int = 60_000, **options: Any) -> TransactionalProducer:
         name = transactional_id or f"id-{request.node.name}-{len(made)}"
-        made.append(ColumnarProducer(settings, name, timeout_ms=timeout_ms, **options))
+        made.append(TransactionalProducer(settings, name, timeout_ms=timeout_ms, **options))
         return made[-1]
 
     yield make
@@ -99,7 +98,7 @@ def batches_of(
     return batches, source
 
 
-def send(producer: ColumnarProducer, topic: str, first: int = 0, **of: Any) -> Source:
+def send(producer: TransactionalProducer, topic: str, first: int = 0, **of: Any) -> Source:
     batches, source = batches_of(topic, first, **of)
     producer.send(batches)
     return source
@@ -109,7 +108,7 @@ def committed(settings: KafkaSettings, topic: str) -> Counter[tuple[int, bytes |
     return Counter((record.partition, record.value) for record in read_to_end(settings, topic).records)
 
 
-def write(producer: ColumnarProducer, topic: str, **of: Any) -> Source:
+def write(producer: TransactionalProducer, topic: str, **of: Any) -> Source:
     """One transaction, with a record that is no batch's at the end, as a ledger's."""
     producer.begin()
     source = [row for first in range(ROUNDS) for row in send(producer, topic, first, **of)]
