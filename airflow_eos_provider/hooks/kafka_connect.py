@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from airflow_eos_provider.connect.rest import ConnectRest
     from airflow_eos_provider.offsets.seen.look import OffsetsLook
+    from airflow_eos_provider.rollout.controller import Controller
 
 logger = logging.getLogger(__name__)
 
@@ -159,6 +160,34 @@ class KafkaConnectHook(BaseHook):
 
         with ConnectSession(self.get_cluster()) as session:
             yield OffsetsLook(session, offsets_topic)
+
+    @contextmanager
+    def rolls(self, **options: Any) -> Iterator[Controller]:
+        """What plans and applies rolls, as ``eos plan`` and ``eos apply`` do: its ``plan`` and ``apply``.
+
+        Its clients end with the block.
+
+        :param options: of :class:`~airflow_eos_provider.rollout.controller.Controller`, such as ``reason`` and
+            ``report``.
+        :raises ConfigurationError: as :meth:`get_cluster`.
+        """
+        from airflow_eos_provider.rollout.controller import Controller
+
+        with Controller(self.get_cluster(), **options) as controller:
+            yield controller
+
+    def status(self) -> dict[str, Any]:
+        """Group, workers, connectors, transactions and problems, as ``eos status --json`` prints them.
+
+        :raises ConfigurationError: as :meth:`get_cluster`.
+        :raises UnreachableError: the brokers do not answer.
+        """
+        from airflow_eos_provider.cluster_status import all_findings, to_document
+        from airflow_eos_provider.rollout.observe.observer import Observer
+
+        with Observer(self.get_cluster()) as observer:
+            seen = observer.observe_settled()
+            return to_document(seen, all_findings(seen, observer.session.kafka))
 
     def test_connection(self) -> tuple[bool, str]:
         """The *Test* button: brokers, group and every worker's REST API, each with its own answer.

@@ -169,10 +169,10 @@ def test_what_was_not_seen_of_a_dead_cluster_is_not_known_and_not_nothing(visit:
     expect(page.locator(".failures")).to_contain_text("No worker answers, so connectors and tasks are unknown.")
     expect(page.locator(".empty")).to_have_count(0)
     page = visit.alone("#/clusters/staging/fencing")
-    expect(page.locator(".age")).to_have_text("not seen")  # and looks no more
+    expect(page.locator(".age")).to_have_text("no answer")  # and looks no more
     page = visit.alone("#/clusters")
     for name in ("Connectors", "Tasks", "Pending fencings", "Open transactions", "Hanging", "Drift", "Newest roll"):
-        expect(fact(card(page, "staging"), name)).to_have_text("not known")
+        expect(fact(card(page, "staging"), name)).to_have_text("unknown")
 
 
 def test_the_keyboard_leads_to_the_search_and_from_view_to_view(visit: Visit, site: Site) -> None:

@@ -31,7 +31,7 @@ TABLE = "Rights that exactly-once needs"
 BLIND = "blind"
 
 #: How an answer is shown; a missing right that is optional is less than an error.
-WORDS = {"pass": "allowed", "fail": "missing", "inconclusive": "not known"}
+WORDS = {"pass": "allowed", "fail": "missing", "inconclusive": "unknown"}
 SIGNS = {("allowed", True): "✓", ("allowed", False): "✓", ("missing", True): "✕", ("missing", False): "!"}
 
 
@@ -126,7 +126,7 @@ def test_each_right_and_what_stops_without_it_is_what_the_command_prints(visit: 
     assert {row.pop("Known by") for row in found} == {"the ACLs: no ACL allows it"}
     assert found == [row_of(right) for right in missing]
     assert not axe(page)
-    page.get_by_label("Answer").select_option("not known")
+    page.get_by_label("Answer").select_option("unknown")
     expect(page.locator(".empty")).to_contain_text("No right matches")
 
 
@@ -134,7 +134,7 @@ def test_what_a_login_may_not_see_is_not_known_and_not_missing(visit: Visit, sit
     page = visit.alone(f"#/clusters/{BLIND}/rights")
     expect(rows(page, TABLE).first).to_be_visible()
     for row in shown(page):
-        assert row["Answer"] in ("! not known", "! not known optional")
+        assert row["Answer"] in ("! unknown", "! unknown optional")
         assert row["Known by"].startswith(f"nobody: {Principal.NOBODY.acl_name} may not read the ACLs")
         assert "Request(" not in row["Known by"], "what the broker says has Java's text of our request in it"
     assert not axe(page)

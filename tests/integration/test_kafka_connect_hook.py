@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_eos_provider.changes.fencing.change import FENCING, FencingRequest
 from airflow_eos_provider.changes.offsets.change import ALTER, PRUNE, AlterRequest, PruneRequest
+from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.journal.change import change_journal, group_change
@@ -103,6 +104,24 @@ def test_offsets_are_changed_and_fencing_is_looked_at_with_the_topics_that_are_n
     assert [record.offset for record in read(file).records] == [{"n": 1}]
     with FENCING.session(hook.get_cluster()) as session:
         assert FENCING.plan(session, FencingRequest(config_topic=topics["config_topic"])).nothing
+
+
+def test_the_hook_plans_a_roll_and_tells_the_status(disabled_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"cluster_file": str(disabled_lab.cluster_file)}
+    monkeypatch.setenv("AIRFLOW__EOS__CONNECTION_FILES_FOLDERS", str(disabled_lab.cluster_file.parent))
+    described = json.dumps({"conn_type": "kafka_connect", "host": disabled_lab.connect_urls[0], "extra": extra})
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_CONNECT_DEFAULT", described)
+    hook = KafkaConnectHook()
+    names = {worker.worker_id for worker in disabled_lab.cluster().workers}
+    with hook.rolls(reason="a test") as rolls:
+        plan = rolls.plan(Mode.PREPARING)
+    assert (plan.group_id, plan.target, {worker.worker_id for worker in plan.workers}) == (
+        disabled_lab.group_id,
+        Mode.PREPARING,
+        names,
+    )
+    status = hook.status()
+    assert (status["state"], {worker["worker"] for worker in status["workers"]}) == ("Stable", names)
 
 
 def test_without_workers_files_a_topic_that_is_not_named_is_asked_for(

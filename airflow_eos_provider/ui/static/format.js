@@ -4,7 +4,7 @@ const counts = new Intl.NumberFormat("en");
 
 export const dash = "–";
 
-/** 12345 → "12,345"; a dash for what is not known. */
+/** 12345 → "12,345"; a dash for what is unknown. */
 export function count(value) {
   return typeof value === "number" ? counts.format(value) : dash;
 }

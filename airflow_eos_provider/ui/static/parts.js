@@ -31,7 +31,7 @@ export function Mode({ value, text }) {
 
 /** "3 RUNNING, 1 FAILED" as states. */
 export function ByState({ counts }) {
-  if (!counts) return html`<span class="quiet">not known</span>`;
+  if (!counts) return html`<span class="quiet">unknown</span>`;
   const shown = Object.entries(counts).filter(([name, value]) => name !== "total" && value > 0);
   if (!shown.length) return html`<span class="quiet">none</span>`;
   return html`<span class="row">${shown.map(([name, value]) => html`<${State} key=${name} value=${name} text=${`${count(value)} ${name}`} />`)}</span>`;
@@ -50,7 +50,7 @@ export function Age({ look, answer }) {
     const timer = setInterval(() => tick((value) => value + 1), 1000);
     return () => clearInterval(timer);
   }, []);
-  if (!lookedAt) return html`<span class="age quiet">${look.failures.length || look.answer?.errors?.length ? "not seen" : "looking …"}</span>`;
+  if (!lookedAt) return html`<span class="age quiet">${look.failures.length || look.answer?.errors?.length ? "no answer" : "looking …"}</span>`;
   const age = lookedAt.age_seconds + Math.max(0, performance.now() - look.receivedAt) / 1000;
   const isOld = age > Math.max(60, 6 * (lookedAt.kept_seconds ?? 10));
   const took = typeof lookedAt.took_seconds === "number" ? `, took ${duration(lookedAt.took_seconds)}` : "";
@@ -76,14 +76,14 @@ export function Failures({ failures, title }) {
   </div>`;
 }
 
-/** A number, or that it is not known, where a dash would leave open whether there is one. */
+/** A number, or that it is unknown, where a dash would leave open whether there is one. */
 export function Known({ value }) {
-  return typeof value === "number" ? html`<span>${count(value)}</span>` : html`<span class="quiet">not known</span>`;
+  return typeof value === "number" ? html`<span>${count(value)}</span>` : html`<span class="quiet">unknown</span>`;
 }
 
 /** What a look could not see, though it saw the rest. */
 export function NotSeen({ problems }) {
-  return html`<${Failures} title="Not seen in this look" failures=${problems?.map((found) => ({ found }))} />`;
+  return html`<${Failures} title="Could not be checked" failures=${problems?.map((found) => ({ found }))} />`;
 }
 
 /** What a look found: each finding with its remedy. */

@@ -8,7 +8,7 @@ import { PendingFencings } from "./fencing.js";
 
 /** What one kind of evidence says of a mode. */
 function Said({ said }) {
-  if (!said) return html`<span class="quiet">not known</span>`;
+  if (!said) return html`<span class="quiet">unknown</span>`;
   const seen = { true: html`<${State} as="good" value="exactly-once" /> `, false: html`<${State} as="none" value="not exactly-once" /> ` }[said.runs_exactly_once];
   return html`<span>${said.mode ? html`<${Mode} value=${said.mode} /> ` : seen}<span class="quiet">${said.detail}</span></span>`;
 }
@@ -75,6 +75,6 @@ export function Cluster({ connection }) {
       ? html`<p class="row"><${Drift} drift=${slow.answer} /> <span class="quiet">Expected by: ${slow.answer.expected?.source}.</span></p>
           ${slow.answer.findings?.length > 0 && html`<${Findings} findings=${slow.answer.findings} />`}
           ${slow.answer.doubts?.length > 0 && html`<${Folded} title=${many(slow.answer.doubts.length, "doubt")}><${Findings} findings=${slow.answer.doubts} /></${Folded}>`}`
-      : html`<p class="quiet">${slow.failures.length || slow.answer?.errors?.length ? "not known" : "Looking …"}</p>`}
+      : html`<p class="quiet">${slow.failures.length || slow.answer?.errors?.length ? "unknown" : "Looking …"}</p>`}
     <${Same} command="eos status" />`;
 }

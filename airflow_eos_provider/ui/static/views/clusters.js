@@ -20,29 +20,29 @@ function Older({ look }) {
 /** Hanging transactions: a slow look, so its answer may come later than the rest. */
 export function Hanging({ card }) {
   if (card.hanging_transactions === null || card.hanging_transactions === undefined) {
-    return html`<span class="quiet">${card.hanging_errors?.length ? "not known" : "looking …"}</span>`;
+    return html`<span class="quiet">${card.hanging_errors?.length ? "unknown" : "looking …"}</span>`;
   }
   const number = card.hanging_transactions ? html`<${State} as="bad" value=${`${count(card.hanging_transactions)} hanging`} />` : html`<span>none</span>`;
   return html`<span>${number}<${Older} look=${card.hanging_looked_at} /></span>`;
 }
 
 export function Drift({ drift, isUnknown = false }) {
-  if (!drift) return html`<span class="quiet">${isUnknown ? "not known" : "looking …"}</span>`;
-  const text = { pass: "none", fail: many((drift.findings ?? []).length, "finding"), inconclusive: "not known" }[drift.verdict];
+  if (!drift) return html`<span class="quiet">${isUnknown ? "unknown" : "looking …"}</span>`;
+  const text = { pass: "none", fail: many((drift.findings ?? []).length, "finding"), inconclusive: "unknown" }[drift.verdict];
   return html`<${State} value=${drift.verdict} text=${text ?? drift.verdict} />`;
 }
 
 /** The newest roll of a group, as one line with a link. */
 export function RollLine({ connection, card }) {
   const { roll } = card;
-  if (!roll) return html`<span class="quiet">${card.roll_looked_at ? "never rolled" : card.errors?.length ? "not known" : "looking …"}</span>`;
+  if (!roll) return html`<span class="quiet">${card.roll_looked_at ? "never rolled" : card.errors?.length ? "unknown" : "looking …"}</span>`;
   return html`<span class="row"><${State} value=${roll.state} as=${roll.state === "running" ? "busy" : undefined} />
     <${To} parts=${["clusters", connection, "rolls", roll.rollout_id]}>${roll.from} → ${roll.to}, ${roll.workers_done} of ${many(roll.workers_to_roll, "worker")}</${To}></span>`;
 }
 
 /** The group, and the state that its coordinator reports. */
 export function Group({ seen }) {
-  return html`<span class="row"><code>${seen.group_id}</code> ${seen.state ? html`<${State} value=${seen.state} />` : html`<span class="quiet">state not known</span>`}</span>`;
+  return html`<span class="row"><code>${seen.group_id}</code> ${seen.state ? html`<${State} value=${seen.state} />` : html`<span class="quiet">state unknown</span>`}</span>`;
 }
 
 /** How many of something there are that should not be. */

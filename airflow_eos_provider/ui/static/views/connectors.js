@@ -14,14 +14,14 @@ export function Trace({ text }) {
 
 /** Where the group's assignment has a task; two workers are named, for that is a fault. */
 export function Placed({ on, lastWord }) {
-  if (on === null || on === undefined) return html`<span class="quiet">not known</span>`;
+  if (on === null || on === undefined) return html`<span class="quiet">unknown</span>`;
   return html`<span><${Names} names=${on} />${lastWord === true && html` <span class="quiet">last word</span>`}</span>`;
 }
 
 /** A fencing that is due: without it no task of the connector starts. */
 export function FencingState({ pending }) {
   if (pending === true) return html`<${State} as="warn" value="pending" />`;
-  return html`<span class="quiet">${pending === false ? "none" : "not known"}</span>`;
+  return html`<span class="quiet">${pending === false ? "none" : "unknown"}</span>`;
 }
 
 export function Connectors({ connection, parameters }) {

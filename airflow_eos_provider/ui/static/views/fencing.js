@@ -13,7 +13,7 @@ const HASH_LENGTH = 12;
 
 /** How many rounds are pending, as a way to them. */
 export function PendingFencings({ connection, names }) {
-  if (!names?.length) return html`<span class=${names ? "" : "quiet"}>${names ? "none" : "not known"}</span>`;
+  if (!names?.length) return html`<span class=${names ? "" : "quiet"}>${names ? "none" : "unknown"}</span>`;
   return html`<${To} parts=${["clusters", connection, "fencing"]} parameters=${{ pending: true }}>${count(names.length)} pending</${To}>`;
 }
 
@@ -44,7 +44,7 @@ function Ids({ ids, at }) {
   if (!shown.length) return html`<span>${title}</span>`;
   return html`<${Folded} title=${title} open=${held.length > 0}><ul>
     ${shown.map(
-      (one) => html`<li key=${one.id}><code>${one.id}</code> ${one.state ? html`<${State} value=${one.state} /> <span class="quiet">producer ${one.producer_id}, epoch ${one.producer_epoch}</span>` : html`<span class="quiet">not known to any broker</span>`}<${Open} one=${one} at=${at} /></li>`,
+      (one) => html`<li key=${one.id}><code>${one.id}</code> ${one.state ? html`<${State} value=${one.state} /> <span class="quiet">producer ${one.producer_id}, epoch ${one.producer_epoch}</span>` : html`<span class="quiet">unknown to every broker</span>`}<${Open} one=${one} at=${at} /></li>`,
     )}
   </ul></${Folded}>`;
 }

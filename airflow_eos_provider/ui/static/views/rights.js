@@ -5,7 +5,7 @@ import { Choice, Findings, Head, Pager, Same, Search, State, Table } from "../pa
 import { api, foundRows, useDocument } from "../look.js";
 
 /** Of each verdict, the word for it. */
-const ANSWERS = { fail: "missing", inconclusive: "not known", pass: "allowed" };
+const ANSWERS = { fail: "missing", inconclusive: "unknown", pass: "allowed" };
 
 const COLUMNS = [
   { name: "Right", cell: (row) => html`<span>${row.operation} on ${row.resource} <code>${row.name}</code>${row.pattern && !/literal/i.test(row.pattern) && html` <span class="quiet">${row.pattern}</span>`}</span>` },
@@ -24,7 +24,7 @@ export function Rights({ connection, parameters }) {
       <${Search} label="Search rights" value=${search} />
     </${Head}>
     ${found?.authorizer === false && html`<p>The brokers have no authorizer: everybody may do everything. The table shows what is needed once they have one.</p>`}
-    ${found?.looked_at && html`<p class="row">${found.missing ? html`<${State} as="bad" value=${`${count(found.missing)} missing`} />` : html`<${State} as="good" value="none missing" />`}${found.unknown > 0 && html`<${State} as="warn" value=${`${count(found.unknown)} not known`} />`}</p>`}
+    ${found?.looked_at && html`<p class="row">${found.missing ? html`<${State} as="bad" value=${`${count(found.missing)} missing`} />` : html`<${State} as="good" value="none missing" />`}${found.unknown > 0 && html`<${State} as="warn" value=${`${count(found.unknown)} unknown`} />`}</p>`}
     ${found?.notes?.length > 0 && html`<${Findings} findings=${found.notes} />`}
     <div class="filters">
       <${Choice} label="Answer" name="verdict" value=${verdict} options=${Object.keys(ANSWERS)} words=${ANSWERS} />

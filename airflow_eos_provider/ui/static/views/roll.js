@@ -12,7 +12,7 @@ const [TOP, AXIS_HEIGHT] = [10, 46];
 
 /** What a span of a lane is, as a colour and in words. */
 const SPANS = {
-  announced: { tone: "none", words: "announced, not known to be stopped" },
+  announced: { tone: "none", words: "announced, may still run" },
   restarting: { tone: "amber", words: "restarting" },
   down: { tone: "text", words: "stopped, not started yet" },
   gate: { tone: "busy", words: "waits for its gate" },
@@ -110,7 +110,7 @@ const LANES = [
     cell: ({ lane }) =>
       lane.moments?.length
         ? html`<ol class="moments">
-            ${lane.moments.map((each, index) => html`<li key=${index}>${typeof each.at === "number" ? html`<time>${clock(each.at)}</time>` : html`<span class="quiet">not known</span>`} ${each.what}</li>`)}
+            ${lane.moments.map((each, index) => html`<li key=${index}>${typeof each.at === "number" ? html`<time>${clock(each.at)}</time>` : html`<span class="quiet">unknown</span>`} ${each.what}</li>`)}
           </ol>`
         : html`<span class="quiet">none yet</span>`,
   },
