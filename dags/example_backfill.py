@@ -2,7 +2,7 @@
 
 .. code-block:: sh
 
-    airflow backfill create --dag-id flights_daily --from-date 2013-01-01 --to-date 2013-12-31 \\
+    airflow backfill create --dag-id flights_daily --from-date 2013-01-01 --to-date 2014-01-01 \\
         --max-active-runs 4 --run-backwards
 
 Days may be written in any order and in parallel; a complete day is not written again. A second DAG runs whenever days

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseNotifier
 from airflow.sdk.configuration import conf
 
 from airflow_eos_provider.connect.mode import Mode
@@ -39,6 +39,7 @@ def downgrade_dag(
     response_timeout: timedelta | None = None,
     require_other_approver: bool = False,
     approval: Mapping[str, Any] | None = None,
+    notifiers: Sequence[BaseNotifier] = (),
     settings: Mapping[str, Any] | None = None,
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
     tags: Collection[str] = ("kafka-connect", "exactly-once"),
@@ -56,6 +57,8 @@ def downgrade_dag(
     :param require_other_approver: the user who started a run may not approve its plans; see
         ``docs/connect/security.md``.
     :param approval: further arguments of the approvals, such as ``assigned_users`` or ``notifiers``.
+    :param notifiers: notifiers of other providers that send a message, with ``{{ eos_message }}`` in their text, when a
+        roll fails or pauses.
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
     :param deferrable: whether the rolls wait for their gates in the triggerer, without a worker's slot; default:
         ``[operators] default_deferrable``.
@@ -88,6 +91,7 @@ def downgrade_dag(
                 require_other_approver=require_other_approver,
                 subject=SUBJECT,
             ),
+            notifiers=notifiers,
             deferrable=deferrable,
             downwards=True,
         )

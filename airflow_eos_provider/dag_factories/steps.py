@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param, TriggerRule
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.notifications.roll import ConnectRollNotifier
 from airflow_eos_provider.operators.approval import REASON_CHARACTERS, PlanApprovalOperator
 from airflow_eos_provider.operators.connect_preflight import ConnectorFindingsOperator
 from airflow_eos_provider.operators.rolling_upgrade import (
@@ -20,7 +21,7 @@ from airflow_eos_provider.operators.rolling_upgrade import (
 from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator
+    from airflow.sdk import BaseNotifier, BaseOperator
 
 REASON = "{{ params.reason }}"
 TAKE_OVER = "{{ params.take_over }}"
@@ -145,6 +146,7 @@ def chain_rolls(
     conn_id: str,
     settings: Mapping[str, Any] | None,
     approval: Mapping[str, Any],
+    notifiers: Sequence[BaseNotifier],
     deferrable: bool,
     downwards: bool = False,
     accept: Sequence[str] = (),
@@ -152,9 +154,11 @@ def chain_rolls(
     """Within a DAG: preflight (upwards also of the connectors), then plan, approval, roll and proof for each mode.
 
     :param approval: arguments of the approvals.
+    :param notifiers: what sends the message of a roll that fails or pauses.
     :param accept: findings about connectors that do not fail the preflight.
     """
     cluster: dict[str, Any] = {"conn_id": conn_id, "settings": settings}
+    reports = [ConnectRollNotifier(notifiers=notifiers)] if notifiers else None
     # Upwards the preflight finds the next step by itself, since some of the workers may be there already.
     last: BaseOperator = ConnectPreflightOperator(
         task_id="preflight",
@@ -193,6 +197,8 @@ def chain_rolls(
             reason=REASON,
             take_over=TAKE_OVER,
             deferrable=deferrable,
+            on_failure_callback=reports,
+            on_retry_callback=reports,
             **cluster,
         )
         verified = ConnectVerifyOperator(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseNotifier
 from airflow.sdk.configuration import conf
 
 from airflow_eos_provider.connect.mode import Mode
@@ -41,6 +41,7 @@ def upgrade_dag(
     response_timeout: timedelta | None = None,
     require_other_approver: bool = False,
     approval: Mapping[str, Any] | None = None,
+    notifiers: Sequence[BaseNotifier] = (),
     settings: Mapping[str, Any] | None = None,
     accept: Sequence[str] = (),
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -60,6 +61,8 @@ def upgrade_dag(
     :param require_other_approver: the user who started a run may not approve its plans; see
         ``docs/connect/security.md``.
     :param approval: further arguments of the two approvals, such as ``assigned_users`` or ``notifiers``.
+    :param notifiers: notifiers of other providers that send a message, with ``{{ eos_message }}`` in their text, when a
+        roll fails or pauses.
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
     :param accept: findings of the preflight of the connectors that do not fail it, each as ``<connector>/<kind>``.
     :param deferrable: whether the rolls wait for their gates in the triggerer, without a worker's slot; default:
@@ -82,6 +85,7 @@ def upgrade_dag(
             approval=approval_arguments(
                 approval, response_timeout=response_timeout, require_other_approver=require_other_approver
             ),
+            notifiers=notifiers,
             deferrable=deferrable,
             accept=accept,
         )

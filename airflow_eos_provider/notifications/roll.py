@@ -16,8 +16,8 @@ class ConnectRollNotifier(MessageNotifier):
     """Formats a stopped roll as a message and passes it to notifiers of other providers.
 
     Give it as ``on_failure_callback`` (a roll that is not tried again) and, to hear of a pause at its first try, as
-    ``on_retry_callback`` of :class:`~airflow_eos_provider.operators.rolling_upgrade.ConnectRollingUpgradeOperator`, or
-    of a whole DAG by its ``default_args``. The message goes to the task's log, and to each of ``notifiers`` as the
+    ``on_retry_callback`` of :class:`~airflow_eos_provider.operators.rolling_upgrade.ConnectRollingUpgradeOperator`;
+    ``upgrade_dag(notifiers=…)`` does both. The message goes to the task's log, and to each of ``notifiers`` as the
     template variable ``eos_message``.
 
     :param notifiers: notifiers that send the message.

@@ -76,6 +76,8 @@ _JOB = str(Path(__file__).parents[1] / "interval" / "spark" / "job.py")
 
 _YARN_ATTEMPTS = "spark.yarn.maxAppAttempts"
 
+_DRIVER_PYTHON = "spark.pyspark.driver.python"
+
 #: Brings a variable to a driver's pod; it is in the pod's description, where others can read it.
 _K8S_SPECIFICATION = "spark.kubernetes.driverEnv.EOS_INTERVAL_SPEC"
 
@@ -445,6 +447,9 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         if hook._connection["master"].startswith("local"):
             # PySpark's workers are otherwise started by whatever python3 is first on the PATH.
             hook._env_vars = {"PYSPARK_PYTHON": sys.executable, **(hook._env_vars or {})}
+        if not self._master_of_driver(hook) and "PYSPARK_DRIVER_PYTHON" not in (hook._env_vars or os.environ):
+            # Otherwise the driver, here, would run the interpreter that spark.pyspark.python names for the executors.
+            hook._conf = {_DRIVER_PYTHON: sys.executable, **(hook._conf or {})}
         return hook
 
     def _handed_over(self, specification: JobSpec) -> AbstractContextManager[None]:

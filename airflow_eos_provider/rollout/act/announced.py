@@ -98,7 +98,7 @@ class AnnouncedActs:
         :raises GateFailedError: always, with the evidence and how the worker is now.
         """
         self.failed_state = RolloutState.FAILED
-        then = "use 'eos rollout resume'; if your fix changes a worker's file, use 'eos apply' instead"
+        then = "use 'eos rollout resume'; if you changed a worker's file, 'eos plan' and 'eos apply --plan HASH'"
         self.acts.report(f"{worker_id}: failed; restoring its former configuration.")
         try:
             self.acts.restore_edit(worker_id)

@@ -270,6 +270,21 @@ def test_workers_of_a_local_session_run_this_interpreter(
     assert (tmp_path / "python").read_text().strip() == sys.executable
 
 
+@pytest.mark.parametrize(("given", "expected"), [({}, sys.executable), ({"spark.pyspark.driver.python": "p3"}, "p3")])
+def test_a_driver_here_keeps_this_interpreter_whatever_executors_run(
+    ledger: Callable[..., Ledger],
+    run_context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    given: dict[str, str],
+    expected: str,
+) -> None:
+    ledger(None, done())
+    packed = {"spark.pyspark.python": "./env/bin/python", **given}
+    submit(operator(conf=packed), run_context, monkeypatch, f'echo "$@" > {tmp_path}/words')
+    assert f"--conf spark.pyspark.driver.python={expected} " in (tmp_path / "words").read_text()
+
+
 def test_a_job_that_was_fenced_fails_the_task_for_good_and_says_why(
     ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

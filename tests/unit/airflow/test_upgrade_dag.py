@@ -29,6 +29,7 @@ from airflow_eos_provider.dag_factories import (
     uninstall_dag,
     upgrade_dag,
 )
+from airflow_eos_provider.notifications import ConnectDriftNotifier, ConnectRollNotifier
 from airflow_eos_provider.operators.approval import PlanApprovalOperator
 from airflow_eos_provider.operators.run_conf import unknown_keys
 
@@ -101,6 +102,16 @@ def test_the_form_asks_for_a_reason_and_not_for_a_cluster(dag: DAG) -> None:
 def test_the_cluster_is_named_by_the_dag(dag: DAG) -> None:
     assert {task.conn_id for task in dag.tasks if hasattr(task, "conn_id")} == {"cluster_7"}
     assert "cluster_7" in str(dag.doc_md)
+
+
+@pytest.mark.parametrize("factory", [upgrade_dag, downgrade_dag])
+def test_a_roll_that_stops_is_reported_by_the_notifiers_that_are_given(factory: Any) -> None:
+    channel = ConnectDriftNotifier()
+    rolls = [task for task in factory(dag_id="reported", notifiers=[channel]).tasks if task.task_id.startswith("roll_")]
+    assert rolls
+    for roll in rolls:
+        for callbacks in (roll.on_failure_callback, roll.on_retry_callback):
+            assert [(type(each), each.notifiers) for each in callbacks] == [(ConnectRollNotifier, (channel,))]
 
 
 def test_who_may_approve_and_for_how_long_can_be_said() -> None:
