@@ -1,8 +1,8 @@
 """A flame picture of one of Spark's Python workers while it writes files as slices.
 
-``uv run python -m tests.benchmarks.flame OUT.svg``: py-spy, fetched by uvx, samples Python's frames. What librdkafka
-does in threads of its own is not seen; time within a call of its library or Arrow's is that of the Python function
-that calls it. The workers have written once before, so what is seen is neither import nor compilation.
+``uv run python -m tests.benchmarks.flame OUT.svg``: py-spy, fetched by uvx, samples Python's frames. Time within a
+call of a library, such as Arrow, is that of the Python function that calls it. The workers have written once before,
+so what is seen is neither import nor compilation.
 """
 
 from __future__ import annotations
