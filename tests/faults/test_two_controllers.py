@@ -22,8 +22,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
-from kafka.errors import UnknownError
-from kafka.protocol.producer import EndTxnRequest
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, RestSettings, WorkerDescription
 from airflow_eos_provider.connect.session import ConnectSession
@@ -47,6 +45,7 @@ from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.processes import from_pid_file
 from airflow_eos_provider.rollout.act.acts import Acts
 from airflow_eos_provider.rollout.settings import RolloutSettings
+from tests.faults.unanswered import leave_commit_unanswered
 
 PROGRAM = Path(__file__).with_name("contender.py")
 
@@ -172,24 +171,10 @@ def test_a_broker_that_is_slow_to_answer_is_waited_for(kafka: KafkaSettings, bro
 
 
 def unanswered(journal: Journal, takes_effect: bool, then: Callable[[], object] = lambda: None) -> None:
-    """The journal's next commit is answered with an error that says nothing, before or after it took effect.
-
-    No broker gives that answer when asked to: it comes where a commit meets an init of the same id.
-    """
+    """The journal's next commit is answered with an error that says nothing."""
     producer = journal._transactions._producer
     assert producer is not None
-    answer, left = producer._wire.answer, [True]
-
-    async def answered(request: Any, node_id: int, deadline: float) -> Any:
-        if not isinstance(request, EndTxnRequest) or not left:
-            return await answer(request, node_id, deadline)
-        left.clear()
-        if takes_effect:
-            assert not (await answer(request, node_id, deadline)).error_code
-        then()
-        return SimpleNamespace(error_code=UnknownError.errno)
-
-    producer._wire.answer = answered  # type: ignore[method-assign]
+    leave_commit_unanswered(producer, takes_effect, then)
 
 
 @pytest.mark.parametrize("took_effect", [True, False])
