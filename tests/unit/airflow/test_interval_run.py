@@ -242,7 +242,9 @@ class TestCallable:
         assert load_function(task.python_callable).__name__ == "orders"
 
     @pytest.mark.parametrize(
-        "function", [lambda spark, interval: None, partial(rows_of_this_file), "".join, Path.glob], ids=str
+        "function",
+        [lambda spark, interval: None, partial(rows_of_this_file), "".join, Path.glob],
+        ids=["lambda", "partial", "method of an object", "method of a class"],
     )
     def test_what_no_job_can_import_is_refused(self, function: Any) -> None:
         with pytest.raises(ConfigurationError, match=r"cannot import(.|\n)*no lambda, nested function or method"):
