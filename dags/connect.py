@@ -26,7 +26,8 @@ from airflow_eos_provider.dag_factories import (
 CONN_ID = "kafka_connect_default"
 PREFIX = "connect"
 
-# Exactly-once on and off, one worker at a time.
+# Exactly-once on and off, one worker at a time. With require_other_approver=True nobody approves a run of their own;
+# notifiers=[SlackNotifier(text="{{ eos_message }}")] tells of a roll that stops.
 upgrade = upgrade_dag(conn_id=CONN_ID, dag_id=f"{PREFIX}_exactly_once_upgrade")
 downgrade = downgrade_dag(conn_id=CONN_ID, dag_id=f"{PREFIX}_exactly_once_downgrade")
 
