@@ -629,7 +629,7 @@ def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_
     rest.answer(TOPICS, run, action, "Approve")
     succeeded(rest, TOPICS, run)
     result = rest.xcom(TOPICS, run, "apply")
-    assert [change["topic"] for change in result["changes"]] == ["to-be-own"]
+    assert [change["wanted"]["name"] for change in result["changes"]] == ["to-be-own"]
     topics = Topics(lab.cluster().kafka)
     assert topics.find(["to-be-own"])["to-be-own"].partitions == 3
     assert topics.settings_of(["to-be-own"])["to-be-own"]["cleanup.policy"] == "compact"
