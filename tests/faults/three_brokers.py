@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import ElectionType
@@ -16,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.lab.jars import jars
 from tests.lab.lab import TestLab, TestLabOptions, TestLabRecord, take_down
+from tests.waiting import until
 
 _BROKER = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -55,7 +57,14 @@ class Brokers:
 
     def leader(self, topic: str, partition: int) -> int:
         """Who leads a partition now; -1 for nobody."""
-        leader = self.admin.list_topics(topic, timeout=180).topics[topic].partitions[partition].leader
+        found: dict[int, Any] = {}
+
+        def is_known() -> bool:  # a broker hears of a new topic a moment after the controller
+            found.update(self.admin.list_topics(topic, timeout=180).topics[topic].partitions)
+            return partition in found
+
+        until(is_known, f"{topic}-{partition} to be known", seconds=60)
+        leader = int(found[partition].leader)
         return leader - 1 if leader > 0 else -1
 
     def coordinator(self, transactional_id: str) -> int:

@@ -24,10 +24,10 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import RolloutState
-from airflow_eos_provider.lab import lab as lab_module
 from airflow_eos_provider.lab.jars.java import SHORT_LIVED, class_data_archive
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.servers import part
 from airflow_eos_provider.lab.servers.worker import MAIN_CLASS as WORKER
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
@@ -90,7 +90,7 @@ class Foreign:
             (folder / name).mkdir()
         self.start_script = self._script("connect.sh", START)
         self.loop = self._script("supervise.sh", SUPERVISE)
-        shutil.copy(Path(lab_module.__file__).with_name("log4j2.xml"), folder / "etc" / "log4j2.xml")
+        shutil.copy(Path(part.__file__).with_name("log4j2.xml"), folder / "etc" / "log4j2.xml")
         archive = class_data_archive(WORKER, lab.broker.class_path)
         self.variables = {
             "CLASSES": lab.broker.class_path,

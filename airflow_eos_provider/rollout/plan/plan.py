@@ -196,7 +196,7 @@ class Plan(HashedPlan):
                 f"The document is no plan of this version ({type(error).__name__}: {error}).",
                 remedy="Make a new plan.",
             ) from error
-        if plan.to_dict() != document:
+        if plan.hash != document.get("hash") or to_json(plan.workers) != document["workers"]:
             raise ConfigurationError("The plan's content does not match its hash.", remedy="Make a new plan.")
         return plan
 

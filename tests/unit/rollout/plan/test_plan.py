@@ -255,6 +255,11 @@ def test_a_tampered_plan_is_refused(cluster: Any, tamper: Any) -> None:
         Plan.from_dict(document)
 
 
+def test_a_plan_is_read_from_what_the_command_prints(cluster: Any) -> None:
+    plan = cluster.plan()
+    assert Plan.from_dict({**json.loads(json.dumps(plan.to_dict())), "nothing_to_do": False}) == plan
+
+
 def test_a_moved_plan_is_a_refusal() -> None:
     """``eos apply`` ends with exit code 3 then: nothing was changed."""
     assert issubclass(PlanMovedError, RefusedError)
