@@ -447,7 +447,8 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         if hook._connection["master"].startswith("local"):
             # PySpark's workers are otherwise started by whatever python3 is first on the PATH.
             hook._env_vars = {"PYSPARK_PYTHON": sys.executable, **(hook._env_vars or {})}
-        if not self._master_of_driver(hook) and "PYSPARK_DRIVER_PYTHON" not in (hook._env_vars or os.environ):
+        here = {**os.environ, **(hook._env_vars or {})}
+        if not self._master_of_driver(hook) and "PYSPARK_DRIVER_PYTHON" not in here:
             # Otherwise the driver, here, would run the interpreter that spark.pyspark.python names for the executors.
             hook._conf = {_DRIVER_PYTHON: sys.executable, **(hook._conf or {})}
         return hook

@@ -287,6 +287,17 @@ def test_a_driver_here_keeps_this_interpreter_whatever_executors_run(
     assert f"--conf spark.pyspark.driver.python={expected} " in (tmp_path / "words").read_text()
 
 
+def test_the_interpreter_of_drivers_that_this_machine_names_stays(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ledger(None, done())
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "p4")
+    submit(operator(), run_context, monkeypatch, f'echo "$PYSPARK_DRIVER_PYTHON $@" > {tmp_path}/words')
+    words = (tmp_path / "words").read_text()
+    assert words.startswith("p4 ")
+    assert "spark.pyspark.driver.python" not in words
+
+
 def test_a_job_that_was_fenced_fails_the_task_for_good_and_says_why(
     ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
