@@ -12,6 +12,7 @@ from airflow_eos_provider.interval.topics.reserved import ReservedTopics
 from airflow_eos_provider.interval.topics.timestamps import Retention
 from airflow_eos_provider.kafka.session import Kafka, settings_of
 from airflow_eos_provider.kafka.topics import TopicDescription, Topics, missing_topic, needed_in_sync
+from airflow_eos_provider.kafka.write.partitioner import missing_partition
 
 #: Compaction leaves records alone for so long. A read that takes longer asks for new ends, for compaction may by then
 #: have removed a record below its end on behalf of one above.
@@ -124,11 +125,7 @@ class TargetTopics:
         if found is None:
             raise missing_topic(topic, settings_of(self._kafka))
         if partition >= found.partitions:
-            raise ConfigurationError(
-                f"A row names partition {partition} of topic {topic}, which has {found.partitions}.",
-                expected=f"0 to {found.partitions - 1}, or null for the partition of the key's hash",
-                remedy="Correct the column partition, or give the topic more partitions.",
-            )
+            raise missing_partition(topic, partition, found.partitions)
         self.known[topic] = found.partitions
 
     def require_there(self) -> None:

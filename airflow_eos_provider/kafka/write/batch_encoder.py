@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.write.compression import Compression
-from airflow_eos_provider.kafka.write.partitioner import partitions_of
+from airflow_eos_provider.kafka.write.partitioner import missing_partition, partitions_of
 from airflow_eos_provider.kafka.write.pieces import Layout, Pieces, varint_sizes, varints
 from airflow_eos_provider.kafka.write.record_batches import (
     HEADER_BYTES,
@@ -221,11 +220,7 @@ def _require_partitions(rows: RecordRows, counts: list[int]) -> None:
     for (topic, those), count in zip(rows.by_topic(), counts, strict=True):
         named = rows.partitions[those]
         if len(named) and named.max() >= count:
-            raise ConfigurationError(
-                f"A row names partition {named.max()} of topic {topic}, which has {count}.",
-                expected=f"0 to {count - 1}, or null for the partition of the key's hash",
-                remedy="Correct the column partition, or give the topic more partitions.",
-            )
+            raise missing_partition(topic, named.max(), count)
 
 
 def _contents(rows: RecordRows, order: Any) -> tuple[bytes, list[Pieces], Any, bytes]:

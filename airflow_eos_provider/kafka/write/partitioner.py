@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_eos_provider.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from airflow_eos_provider.kafka.write.bytes_column import BytesColumn
 
@@ -40,6 +42,18 @@ def partition_of(key: bytes, partitions: int) -> int:
     :param partitions: how many the topic has, at least one.
     """
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def missing_partition(topic: str, named: int, count: int) -> ConfigurationError:
+    """The error for a row whose partition its topic does not have.
+
+    :param count: how many it has.
+    """
+    return ConfigurationError(
+        f"A row names partition {named} of topic {topic}, which has {count}.",
+        expected=f"0 to {count - 1}, or null for the partition of the key's hash",
+        remedy="Correct the column partition, or give the topic more partitions.",
+    )
 
 
 def partitions_of(keys: BytesColumn, partitions: Any) -> Any:
