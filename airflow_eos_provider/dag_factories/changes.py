@@ -19,37 +19,8 @@ from airflow_eos_provider.dag_factories.steps import (
     run_params,
     triggered_dag,
 )
-from airflow_eos_provider.operators.changes import (
-    ChangeOperator,
-    ChangePlanOperator,
-    ConnectAclGrantOperator,
-    ConnectAclGrantPlanOperator,
-    ConnectAclRevokeOperator,
-    ConnectAclRevokePlanOperator,
-    ConnectCloseOperator,
-    ConnectClosePlanOperator,
-    ConnectFenceOperator,
-    ConnectFencePlanOperator,
-    ConnectOffsetsAlterOperator,
-    ConnectOffsetsAlterPlanOperator,
-    ConnectOffsetsMigrateOperator,
-    ConnectOffsetsMigratePlanOperator,
-    ConnectOffsetsPruneOperator,
-    ConnectOffsetsPrunePlanOperator,
-    ConnectOffsetsResetOperator,
-    ConnectOffsetsResetPlanOperator,
-    ConnectOffsetsRestoreOperator,
-    ConnectOffsetsRestorePlanOperator,
-    ConnectTopicsOperator,
-    ConnectTopicsPlanOperator,
-    ConnectUninstallOperator,
-    ConnectUninstallPlanOperator,
-    IntervalAbandonOperator,
-    IntervalAbandonPlanOperator,
-    TransactionAbortOperator,
-    TransactionAbortPlanOperator,
-    default_conn_id,
-)
+from airflow_eos_provider.operators import changes as operators
+from airflow_eos_provider.operators.changes import ChangeOperator, ChangePlanOperator, default_conn_id
 
 _DOC = """
 ### {title} in the {kind} cluster of connection `{conn_id}`
@@ -184,46 +155,52 @@ def form_field(kind: type, option: Option, field: Field[Any]) -> Param:
 
 
 fence_dag = ChangeDag(
-    ConnectFencePlanOperator, ConnectFenceOperator, dag_id="connect_fence", tags=("kafka-connect", "fencing")
+    operators.ConnectFencePlanOperator,
+    operators.ConnectFenceOperator,
+    dag_id="connect_fence",
+    tags=("kafka-connect", "fencing"),
 )
 
 
 _OFFSETS_TAGS = ("kafka-connect", "offsets")
 
 offsets_alter_dag = ChangeDag(
-    ConnectOffsetsAlterPlanOperator,
-    ConnectOffsetsAlterOperator,
+    operators.ConnectOffsetsAlterPlanOperator,
+    operators.ConnectOffsetsAlterOperator,
     dag_id="connect_offsets_alter",
     tags=_OFFSETS_TAGS,
 )
 offsets_reset_dag = ChangeDag(
-    ConnectOffsetsResetPlanOperator,
-    ConnectOffsetsResetOperator,
+    operators.ConnectOffsetsResetPlanOperator,
+    operators.ConnectOffsetsResetOperator,
     dag_id="connect_offsets_reset",
     tags=_OFFSETS_TAGS,
 )
 offsets_restore_dag = ChangeDag(
-    ConnectOffsetsRestorePlanOperator,
-    ConnectOffsetsRestoreOperator,
+    operators.ConnectOffsetsRestorePlanOperator,
+    operators.ConnectOffsetsRestoreOperator,
     dag_id="connect_offsets_restore",
     tags=_OFFSETS_TAGS,
 )
 offsets_migrate_dag = ChangeDag(
-    ConnectOffsetsMigratePlanOperator,
-    ConnectOffsetsMigrateOperator,
+    operators.ConnectOffsetsMigratePlanOperator,
+    operators.ConnectOffsetsMigrateOperator,
     dag_id="connect_offsets_migrate",
     tags=_OFFSETS_TAGS,
 )
 offsets_prune_dag = ChangeDag(
-    ConnectOffsetsPrunePlanOperator,
-    ConnectOffsetsPruneOperator,
+    operators.ConnectOffsetsPrunePlanOperator,
+    operators.ConnectOffsetsPruneOperator,
     dag_id="connect_offsets_prune",
     tags=_OFFSETS_TAGS,
 )
 
 
 topics_dag = ChangeDag(
-    ConnectTopicsPlanOperator, ConnectTopicsOperator, dag_id="connect_topics", tags=("kafka-connect", "topics")
+    operators.ConnectTopicsPlanOperator,
+    operators.ConnectTopicsOperator,
+    dag_id="connect_topics",
+    tags=("kafka-connect", "topics"),
 )
 
 
@@ -232,15 +209,15 @@ _WRITER = ("admin_conn_id",)
 _ACL_TAGS = ("kafka-connect", "acl")
 
 acl_grant_dag = ChangeDag(
-    ConnectAclGrantPlanOperator,
-    ConnectAclGrantOperator,
+    operators.ConnectAclGrantPlanOperator,
+    operators.ConnectAclGrantOperator,
     dag_id="connect_acl_grant",
     tags=_ACL_TAGS,
     apply_arguments=_WRITER,
 )
 acl_revoke_dag = ChangeDag(
-    ConnectAclRevokePlanOperator,
-    ConnectAclRevokeOperator,
+    operators.ConnectAclRevokePlanOperator,
+    operators.ConnectAclRevokeOperator,
     dag_id="connect_acl_revoke",
     tags=_ACL_TAGS,
     apply_arguments=_WRITER,
@@ -248,27 +225,30 @@ acl_revoke_dag = ChangeDag(
 
 
 transaction_abort_dag = ChangeDag(
-    TransactionAbortPlanOperator,
-    TransactionAbortOperator,
+    operators.TransactionAbortPlanOperator,
+    operators.TransactionAbortOperator,
     dag_id="connect_transaction_abort",
     tags=("kafka-connect", "transactions"),
 )
 
 
 close_dag = ChangeDag(
-    ConnectClosePlanOperator, ConnectCloseOperator, dag_id="connect_close", tags=("kafka-connect", "journal")
+    operators.ConnectClosePlanOperator,
+    operators.ConnectCloseOperator,
+    dag_id="connect_close",
+    tags=("kafka-connect", "journal"),
 )
 uninstall_dag = ChangeDag(
-    ConnectUninstallPlanOperator,
-    ConnectUninstallOperator,
+    operators.ConnectUninstallPlanOperator,
+    operators.ConnectUninstallOperator,
     dag_id="connect_uninstall",
     tags=("kafka-connect", "uninstall"),
 )
 
 
 interval_abandon_dag = ChangeDag(
-    IntervalAbandonPlanOperator,
-    IntervalAbandonOperator,
+    operators.IntervalAbandonPlanOperator,
+    operators.IntervalAbandonOperator,
     dag_id="interval_abandon",
     tags=("exactly-once", "intervals"),
 )
