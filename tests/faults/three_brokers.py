@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,16 +75,19 @@ class Brokers:
         """Start who is dead; return when every copy has caught up and every broker leads what it led at first."""
         for index in range(3):
             self.lab.start_broker(index)
-        deadline = time.monotonic() + 600
-        while not_yet := [
-            f"{topic.topic}-{number}"
-            for topic in self.admin.list_topics(timeout=180).topics.values()
-            for number, partition in topic.partitions.items()
-            if len(partition.isrs) < len(partition.replicas) or partition.leader != partition.replicas[0]
-        ]:
-            assert time.monotonic() < deadline, not_yet
+
+        def is_whole() -> bool:
+            partitions = [
+                partition
+                for topic in self.admin.list_topics(timeout=180).topics.values()
+                for partition in topic.partitions.values()
+            ]
+            if all(len(each.isrs) == len(each.replicas) and each.leader == each.replicas[0] for each in partitions):
+                return True
             self.admin.elect_leaders(ElectionType.PREFERRED).result(60)
-            time.sleep(0.2)
+            return False
+
+        until(is_whole, "every copy to have caught up, with every broker leading", seconds=150)
 
 
 def java_hash(text: str) -> int:
