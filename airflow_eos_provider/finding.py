@@ -13,7 +13,7 @@ from airflow_eos_provider.stored import to_json, unstored
 
 
 class Verdict(StrEnum):
-    """Three answers, as in Argo Rollouts' analysis: go on, stop and put back, or pause."""
+    """Three answers, as in Argo Rollouts' analysis: continue, stop and roll back, or pause."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -40,7 +40,7 @@ class Finding:
     :param expected: what should be there, if that is not obvious.
     :param remedy: what to do about it.
     :param kind: of what kind it is, where one command finds several kinds. Scripts rely on it.
-    :param detail: tells findings of one kind about one subject apart, whatever their words.
+    :param detail: distinguishes findings of the same kind about the same subject.
     """
 
     subject: str
@@ -80,7 +80,7 @@ class Audit(ABC):
     """What one audit of a Connect group has found.
 
     :param at: when, seconds since the epoch.
-    :param doubts: what could not be seen; what is not seen is unknown, not fine.
+    :param doubts: what the audit could not see. It counts as unknown, not as fine.
     """
 
     at: float
@@ -102,7 +102,7 @@ class Audit(ABC):
         """What was found, in one sentence."""
 
     def describe(self) -> str:
-        """The whole message: what was found, and what to do about each."""
+        """The whole message: each finding with its remedy."""
         lines = [self.headline()]
         for number, finding in enumerate(self.findings, start=1):
             first, *more = finding.lines()

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as JSON and back, by their type hints: what is stored in topics and passed from task to task.
+"""Frozen dataclasses as JSON and back, by their type hints. Topics and XCom store this JSON.
 
 A class with a ``SCHEMA`` writes it as ``schema`` and is read from this one only. Unknown members are ignored, or kept
 in the field ``extra`` and written back if the class has one. A member that is missing has its field's default.

@@ -50,7 +50,7 @@ class Authorizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RightFinding(Finding):
-    """Whether a right exists: the ACL, or the answer of the brokers, is what was found.
+    """Whether a right exists. The finding names the ACL, or the brokers' answer.
 
     :param denials: ACLs that deny it: no further ACL allows it then.
     """

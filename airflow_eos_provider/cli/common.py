@@ -201,9 +201,9 @@ def width_for(output: Output | None) -> Iterator[None]:
 
 
 def show_finding(one: Finding, before: str = "", style: str | None = None) -> None:
-    """A finding on one line, and below it what was expected and what to do.
+    """A finding on one line; below it the expectation and the remedy.
 
-    :param before: what stands before it on its line.
+    :param before: text in front of it.
     :param style: of that line; None for the style of its verdict.
     """
     first, *more = one.lines()

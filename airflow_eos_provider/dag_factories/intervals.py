@@ -60,7 +60,8 @@ def interval_run_dag(
         called as ``function(spark, interval, **op_kwargs)``; see ``IntervalRunOperator``.
     :param schedule: a cron string, a preset such as ``"@daily"`` (by the clock of ``start_date``'s time zone), a
         ``timedelta``, or a timetable with data intervals. None: only manual runs, each with ``interval`` in its form.
-        A string or ``timedelta`` has data intervals here whatever ``[scheduler] create_cron_data_intervals`` says.
+        A string or ``timedelta`` always has data intervals here, whether or not
+        ``[scheduler] create_cron_data_intervals`` is set.
     :param start_date: the first moment that may be written.
     :param end_date: the moment at which the schedule ends; None if it does not.
     :param dag_id: the DAG's id; ``<pipeline>_intervals`` if not given.

@@ -61,7 +61,7 @@ def words(error: Exception) -> str:
 def explained(error: Exception, what: str, settings: KafkaSettings) -> EosError:
     """This package's error for one of kafka-python's.
 
-    :param what: what was being done, as in "describing transactions".
+    :param what: the action, as in "describing transactions".
     """
     where = f"The Kafka cluster at {settings.bootstrap_servers}"
     if isinstance(error, kafka.errors.AuthorizationError):
@@ -253,7 +253,7 @@ class Wire:
         return await self._manager.wait_for(future, max(0.0, deadline - time.monotonic()) * 1000)
 
     async def pause(self, seconds: float) -> None:
-        """Let others go on for a while."""
+        """Wait, and let other coroutines run."""
         await self._net.sleep(seconds)
 
     async def coordinator(self, transactional_id: str, deadline: float) -> int:

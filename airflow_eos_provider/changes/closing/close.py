@@ -113,7 +113,7 @@ def _plan(
     """The plan to close it.
 
     Its hash covers the progress and the last owner, because another controller has another lease. A roll that is asked
-    to stop still progresses, so then the hash covers neither.
+    to stop still progresses, so its hash leaves both out.
     """
     steps, last = _steps(content, found), content.lease
     name = found.change_id if isinstance(found, ChangeRecord) else found.rollout_id

@@ -1,1 +1,1 @@
-"""Commands that plan, carry out and follow a roll, and those that check before and after it."""
+"""Commands that plan, carry out and follow a roll, and the checks before and after it."""

@@ -110,7 +110,7 @@ def users_of(own: Mapping[str, str]) -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class TopicFinding(Finding):
-    """A check of a topic that does not hold.
+    """A failed check of a topic.
 
     :param mends: settings of the topic that mend it; none where nothing here does.
     :param creates: the topic is missing, and can be created.

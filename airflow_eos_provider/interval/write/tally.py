@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Tally:
     """Counts the rows of one slice and sums them up, many at a time.
 
-    What is written and what is compared with it later both go through here, so that equal rows have equal figures.
+    Both the write and the later comparison use it, so equal rows have equal figures.
 
     :param run: whose; the run's header is one of theirs, if the pipeline has one.
     :ivar bytes: of keys and values so far.

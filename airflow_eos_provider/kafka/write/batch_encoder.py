@@ -3,9 +3,9 @@
 Some thousand rows at a time are sorted by topic and partition, and laid as records behind one another
 (:mod:`~airflow_eos_provider.kafka.write.pieces`). What is of one partition is added to its open batch.
 
-A row goes to the partition that it names, else to that of its key's hash, as Java's producer has it. Rows without a key
-fill one partition by ``batch_bytes`` and then the next. (Java's takes the next one at random since KIP-794; here the
-first one is random.)
+A row goes to the partition that it names. Without one, its key decides as in Java's producer (murmur2). Rows without a
+key fill one partition with ``batch_bytes``, then the next. The first one is random; Java's producer chooses each at
+random (KIP-794).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Run(NamedTuple):
     """Rows of one part that go into one batch: those from ``begin`` to before ``end``, in the order of partitions.
 
     :param delta: offset delta of the first one.
-    :param fills: whether the batch takes no more.
+    :param fills: whether the batch is full afterwards.
     """
 
     batch: _Open

@@ -1,9 +1,8 @@
 """The transactional producer under journal and interval runs: every wait is bounded, every error says what it means.
 
-It speaks through kafka-python's connections, as all that this package says about transactions does. A call that only
-ran out of time is repeated. After any other error the transaction is aborted. Aborting carries the producer's epoch, so
-it fences no other producer. Where it fails, ``unsettled`` says so: then only the next init, or reading, shows what took
-effect.
+It uses kafka-python's connections. It repeats a call that timed out. After any other error it aborts the transaction.
+The abort carries the producer's epoch, so it fences no other producer. If the abort fails, ``unsettled`` says so: then
+only the next init, or reading, shows what took effect.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _SET_HERE = frozenset(
     }
 )
 
-#: What encoders are given as a topic's limit: it is not known here, and the brokers hold to it.
+#: Encoders get this as a topic's limit. The producer does not know the limit; the brokers enforce it.
 UNBOUNDED = 1 << 30
 
 _COMMITTING = "committing"
@@ -82,12 +81,12 @@ class UndecidedError(EosError):
 
 @dataclass(frozen=True)
 class Options:
-    """librdkafka's properties of a producer, as far as they say what is written and how long it is tried.
+    """The producer's settings, from properties with librdkafka's names.
 
     :param compression: codec of record batches.
     :param level: of its effort, None for the codec's default.
     :param batch_bytes: of a batch before compression, about.
-    :param largest_bytes: of a batch as it is sent.
+    :param largest_bytes: limit of a batch after compression.
     :param most_bytes: kept until they are acknowledged.
     :param delivery_seconds: a batch is tried for so long.
     :param acknowledge_ms: a broker waits so long for the other copies, milliseconds.

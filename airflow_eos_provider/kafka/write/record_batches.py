@@ -102,7 +102,7 @@ def encode_records(
     compression: str = "none",
     largest: int = MAX_MESSAGE_BYTES,
 ) -> EncodedBatch:
-    """One batch of a few records, such as those of ledgers; neither numpy nor pyarrow is needed.
+    """One batch of a few records, such as ledger records. Needs no numpy and no pyarrow.
 
     :param records: at least one.
     :param compression: as ``compression.type``.

@@ -1,4 +1,4 @@
-"""The rows of an Arrow batch as columns of records: what their digest is computed from, and what is encoded.
+"""The rows of an Arrow batch as columns of records, for the digest and the encoder.
 
 Nothing is made of each row. Needs numpy and pyarrow.
 """

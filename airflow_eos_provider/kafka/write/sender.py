@@ -1,21 +1,21 @@
 """One transactional id's requests: InitProducerId, AddPartitionsToTxn, Produce and EndTxn.
 
-The rules are those of KIP-98 (transactions, sequences), KIP-360 (a new epoch after an abort), KIP-447 (who is fenced
-learns it) and KIP-890, whose first part the brokers apply; here is the protocol of ``transaction.version`` 0 and 1,
-which brokers with version 2 take as well:
+The rules come from KIP-98 (transactions, sequences), KIP-360 (a new epoch after an abort), KIP-447 (a fenced producer
+learns it) and the first part of KIP-890. The protocol is that of ``transaction.version`` 0 and 1, which brokers with
+version 2 accept as well:
 
 * A partition is added to the transaction before the first record is sent to it.
 * Each partition's batches are numbered by the sequences of their records, from 0 on for each producer id and epoch. At
   most five batches of a partition are on their way, one in a request. A batch is kept until it is acknowledged.
-* A partition that does not know the producer takes any sequence for the first one (``ProducerAppendInfo``). So the
-  second batch is sent when the first is acknowledged: else it may be taken, and the first, sent again, be missing.
-* If an answer is lost, or says that another broker leads the partition or that copies are missing, the same bytes are
-  sent again with the same sequences: when nothing else of the partition is on its way, in their order, one at a time.
-  A broker that has appended them already acknowledges them again.
-* A coordinator that moves or loads is looked up again; a transaction whose markers are not yet in every partition is
-  asked for again.
-* Every other error ends the transaction: the producer is fenced, a sequence is missing, the brokers refuse a record.
-* After an abort the producer takes the id's next epoch, so that sequences begin anew (KIP-360).
+* A partition that does not know the producer accepts any first sequence (``ProducerAppendInfo``). So the second batch
+  waits until the first is acknowledged. Otherwise the broker could accept the second and then refuse the first.
+* If an answer is lost, or another broker leads the partition, or copies are missing, the same bytes are sent again with
+  the same sequences: in their order, one at a time, while no other batch of the partition is in flight. A broker that
+  has already appended them acknowledges them again.
+* If the coordinator moves or is loading, the producer looks it up again. If the last transaction's markers are not yet
+  in every partition, it asks again.
+* Every other error ends the transaction: the producer is fenced, a sequence is missing, or a broker refuses a record.
+* After an abort the producer takes the id's next epoch, so sequences start at 0 again (KIP-360).
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class Sender:
         self._is_registered = False
 
     async def abort(self, deadline: float) -> None:
-        """Give up the transaction: what is not sent never is; EndTxn follows the answers to what was sent."""
+        """Abort the transaction. Nothing more is sent; EndTxn waits for the answers to batches in flight."""
         self._transaction += 1
         self._needs_epoch = True
         self.failure = self.failure or kafka.errors.IllegalStateError("the transaction was given up")
@@ -284,7 +284,7 @@ class Sender:
         pause = _SHORTEST_PAUSE
         began, transaction = time.monotonic(), self._transaction
         while True:
-            self._require(transaction)  # so that what was given up commits nothing of the next one
+            self._require(transaction)  # an aborted transaction's call must not commit the next one
             try:
                 if self._coordinator is None:
                     self._coordinator = await self._wire.coordinator(self._id, deadline)
@@ -315,7 +315,7 @@ class Sender:
         self._records += batch.count
 
     def _send_waiting(self) -> None:
-        """Send whatever may be sent now."""
+        """Send every batch that may be sent now."""
         if self.failure is not None:
             return
         by_leader: defaultdict[int, list[_Partition]] = defaultdict(list)
@@ -382,7 +382,7 @@ class Sender:
             answers = {
                 (each.name, part.index): part for each in response.responses for part in each.partition_responses
             }
-        except Exception as error:  # whatever it is, it was no answer
+        except Exception as error:  # any error: there was no answer
             lost = error
         self._requests[leader] -= 1
         for partition, kept in sent:
@@ -488,7 +488,7 @@ class Sender:
     async def _change(self, deadline: float) -> None:
         """Return when a batch was acknowledged or has failed.
 
-        :raises kafka.errors.KafkaTimeoutError: neither, in time; or a batch is too old.
+        :raises kafka.errors.KafkaTimeoutError: nothing happened in time, or a batch is too old.
         """
         self._raise_failure()
         oldest = min((partition.deadline for partition in self._partitions.values()), default=deadline)
