@@ -159,9 +159,28 @@ def load(name: str) -> Any:
     found.rich_markup_mode = None  # Rich's boxes cut long words and break lines where the source does
     command = get_command(found)
     command.name = name
-    for each in getattr(command, "commands", {}).values():
+    subcommands = getattr(command, "commands", {}).values()
+    for each in (command, *subcommands):
+        for parameter in each.params:
+            _show_type_in_capitals(parameter)
+    for each in subcommands:
         each.short_help = " ".join(each.help.split("\n\n")[0].split())  # whole; a help is cut
     return command
+
+
+#: Types as Typer names them -> as help shows them; what is not here are choices.
+_TYPES = {"str": "TEXT", "list[str]": "TEXT", "path": "PATH", "file": "PATH", "directory": "PATH"}
+_TYPES |= dict.fromkeys(("int", "int range", "float", "float range"), "NUMBER")
+
+
+def _show_type_in_capitals(parameter: Any) -> None:
+    """Show ``CONNECTOR`` and ``--topic TEXT``, where Typer has ``connector <str>`` and ``--topic <str>``."""
+    typer_type = getattr(parameter, "display_type", None)
+    if parameter.param_type_name == "argument":
+        parameter.metavar = parameter.metavar or parameter.name.upper()
+        parameter.display_type = lambda ctx: ""
+    elif typer_type is not None:
+        parameter.display_type = lambda ctx: _TYPES.get(label := typer_type(ctx).strip("<>"), label)
 
 
 app = typer.Typer(

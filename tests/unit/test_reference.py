@@ -135,3 +135,10 @@ def test_the_keys_of_reports_are_read_from_the_code() -> None:
     page = written("reference/formats.md")
     section = page.partition("\n## `eos intervals verify --json`\n")[2].partition("\n## ")[0]
     assert "`expected.digest`" in section
+
+
+def test_help_shows_a_value_in_capitals_or_as_choices() -> None:
+    shown = {path: each.get_help(each.context_class(each, info_name=path)) for path, each in commands().items()}
+    assert {path for path, text in shown.items() if re.search(r"(?m)^  \S.*?[\w-] <", text)} == set()
+    assert "--connector TEXT" in shown["eos acl check"]
+    assert "  CONNECTOR  " in shown["eos offsets list"]
