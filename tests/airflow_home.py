@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import tests.memory  # noqa: F401  or else this home would be the first folder on the disk
+
 assert "airflow" not in sys.modules, "Airflow was imported before its home was set"
 
 AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="eos-airflow-home-"))

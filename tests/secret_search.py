@@ -19,6 +19,7 @@ from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.postgres import Postgres
+from tests.memory import JAVA
 
 #: How often the processes' command lines are looked at, seconds. Some live for a second.
 _EVERY_SECONDS = 0.25
@@ -72,7 +73,7 @@ def files_with(secret: str, folder: Path) -> list[Path]:
 
 def search_temporary_files(found: Found) -> None:
     """The files of temporary folders, but for those of the tests themselves."""
-    for entry in Path(tempfile.gettempdir()).iterdir():
+    for entry in (entry for folder in {Path(tempfile.gettempdir()), JAVA} for entry in folder.iterdir()):
         with contextlib.suppress(FileNotFoundError):  # of a process that ends at this moment
             if entry.name.startswith("pytest-of-") or entry.stat().st_uid != os.getuid():
                 continue

@@ -419,7 +419,7 @@ def test_a_driver_on_kubernetes_has_its_login_from_a_file_there(
     application: str | None,
 ) -> None:
     ledger(None, done())
-    copy = f'for a; do case "$a" in /tmp/eos-interval-*) cp "$a" {tmp_path}/sent;; esac; done'
+    copy = f'for a; do case "$a" in */eos-interval-*) cp "$a" {tmp_path}/sent;; esac; done'
     task = operator(client_file=CLIENT_FILE, application=application)
     submit(task, run_context, monkeypatch, f'printf "%s\\n" "$@" > {tmp_path}/said; {copy}; echo "Exit code: 0"')
     said = (tmp_path / "said").read_text()

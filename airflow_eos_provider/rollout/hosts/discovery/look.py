@@ -280,7 +280,7 @@ def _parents(facts: Sequence[tuple[str, bytes]]) -> Iterator[SeenParent]:
 
 
 def _is_file(target: str) -> bool:
-    return target.startswith("/") and not target.startswith(("/dev/", "/proc/"))
+    return bool(re.match(r"/(?!dev/(?!shm/)|proc/)", target))
 
 
 def _words(command: bytes) -> tuple[str, ...]:
