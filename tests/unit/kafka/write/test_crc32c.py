@@ -4,6 +4,7 @@ import random
 import sys
 from typing import Any
 
+import crc32c as wheel
 import pytest
 from kafka.record import _crc32c as other
 
@@ -46,8 +47,8 @@ def test_without_numpy_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert crc32c._checksum(data) == quick
 
 
-def test_the_wheel_finds_the_same() -> None:
-    wheel = pytest.importorskip("crc32c")
+def test_the_wheel_finds_the_same_and_is_taken() -> None:
     data = random.Random(2).randbytes(1_000_000)
 
     assert crc32c._checksum(data) == wheel.crc32c(data)
+    assert crc32c.crc32c is wheel.crc32c
