@@ -18,6 +18,10 @@ from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
 from airflow_eos_provider.acls.judge import Source, judge
 from airflow_eos_provider.acls.look import look, read_authorizer
 from airflow_eos_provider.acls.rules import Rule, connector_rules
+from airflow_eos_provider.changes import engine
+from airflow_eos_provider.changes.change import MOST_LINES
+from airflow_eos_provider.changes.rights.change import GRANT, REVOKE
+from airflow_eos_provider.changes.rights.request import RevokeRequest, RightsRequest
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
@@ -305,6 +309,23 @@ def test_grant_then_revoke_leaves_the_acls_as_they_were(session: ConnectSession,
         assert not kept(revoked)
         eos.run("acl", "revoke", "--even-if-needed", "--plan", revoked["hash"])
         until(lambda: _acls(session.kafka) == before | {foreign}, "the ACLs", seconds=SECONDS)
+
+
+def test_a_plan_of_more_lines_than_are_shown_is_granted_and_revoked_in_full(session: ConnectSession, eos: Any) -> None:
+    topics = {f"wide-{number:03}" for number in range(500)}
+    pipeline, principal, before = f"g/wide:{','.join(sorted(topics))}", "User:wide", _acls(session.kafka)
+    asked = {"pipelines": (pipeline,), "interval_principal": principal}
+    plan = engine.planned(GRANT, session, RightsRequest(**asked))
+    assert {line.partition(" on Topic ")[2] for line in plan.lines} >= topics
+    shown = eos.run("acl", "grant", "--pipeline", pipeline, "--interval-principal", principal, expect=3).stdout
+    assert f"… and {len(plan.lines) - MOST_LINES} more lines; --json has all." in shown
+    assert plan.short_hash in shown
+    engine.carry_out(GRANT, session, plan, actor="a test")
+    until(lambda: len(_acls(session.kafka)) == len(before) + len(plan.content["acls"]), "the ACLs", seconds=SECONDS)
+    assert {acl.name for acl in _acls(session.kafka) if acl.principal == principal} >= topics
+    plan = engine.planned(REVOKE, session, RevokeRequest(**asked, even_if_needed=True))
+    engine.carry_out(REVOKE, session, plan, actor="a test")
+    until(lambda: _acls(session.kafka) == before, "the ACLs", seconds=SECONDS)
 
 
 def test_a_check_names_what_is_missing_and_the_line_that_mends_it(lab: Lab, granted: list[Rule], eos: Any) -> None:

@@ -78,6 +78,9 @@ FENCE_TIMEOUT_MS = 30_000
 #: moves takes seconds.
 _FENCE_PAUSE_SECONDS = 0.02
 
+#: ACLs of one request. A broker compares each one to delete with all that there are: for 2,000 it may take over 8 s.
+_ACLS_AT_ONCE = 200
+
 
 class TransactionListing(NamedTuple):
     """One transactional id that some broker coordinates."""
@@ -334,18 +337,20 @@ class TransactionsClient:
         """Create ACLs; one that exists stays as it is.
 
         :raises ConfigurationError: the principal may not (*Alter* on the cluster).
-        :raises UnreachableError: no broker answered.
+        :raises UnreachableError: no broker answered; of more ACLs than one request has, some may be created.
         """
-        if acls:
-            self._run(lambda admin: create_acls(admin, acls), "creating ACLs")
+        for part in _parts(acls):
+            self._run(partial(create_acls, wanted=part), "creating ACLs")
 
     def delete_acls(self, acls: Collection[Acl]) -> tuple[Acl, ...]:
         """Delete exactly these ACLs, and return those that existed; fewer if a lost answer made it ask again.
 
         :raises ConfigurationError: the principal may not (*Alter* on the cluster).
-        :raises UnreachableError: no broker answered.
+        :raises UnreachableError: no broker answered; of more ACLs than one request has, some may be deleted.
         """
-        return self._run(lambda admin: delete_acls(admin, acls), "deleting ACLs") if acls else ()
+        return tuple(
+            acl for part in _parts(acls) for acl in self._run(partial(delete_acls, wanted=part), "deleting ACLs")
+        )
 
     def may_describe(self, transactional_ids: Collection[str]) -> frozenset[str]:
         """Those of these ids that this principal may describe, whether the brokers know them or not.
@@ -500,6 +505,11 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc]
             if reason is not None and isinstance(error, kafka.errors.KafkaTimeoutError):
                 raise reason from error
             raise
+
+
+def _parts(acls: Iterable[Acl]) -> list[list[Acl]]:
+    whole = sorted(acls)
+    return [whole[first : first + _ACLS_AT_ONCE] for first in range(0, len(whole), _ACLS_AT_ONCE)]
 
 
 def _some(transactional_ids: Sequence[str]) -> str:
