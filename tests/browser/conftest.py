@@ -136,7 +136,7 @@ def _extra(group_id: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def browser(site: Site) -> Iterator[Browser]:
+def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=need_chromium(), args=["--no-sandbox"])
         yield browser

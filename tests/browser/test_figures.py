@@ -1,6 +1,6 @@
-"""What the page shows of real clusters, in a real browser, beside what ``eos`` prints of them.
+"""What the page shows of a real cluster, in a real browser, beside what ``eos`` prints of it; first of all its roll.
 
-``EOS_PICTURES=docs/pictures`` has the pictures of the documents made anew.
+With ``EOS_PICTURES=docs/pictures``, ``-k pictures`` makes the pictures of the documents anew.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,19 +24,31 @@ from playwright.sync_api import Browser, Route, expect
 from airflow_eos_provider.changes.offsets.change import ALTER, AlterRequest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.errors import GateFailedError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from tests import seen
 from tests.browser.cluster_site import ClusterSite, card, cell, cluster_site, fact, rows, title
 from tests.browser.conftest import CANARY, HOSTILE, LONG, LONG_MS, Visit, Visitors, axe
+from tests.browser.live_roll import (
+    LOOKED,
+    RESTARTS,
+    SETTINGS,
+    Roll,
+    it_has_ended_as_the_command_prints,
+    row_of,
+    the_first_is_restarted,
+    the_second_is_restored,
+)
 from tests.changed import changed
 from tests.chromium import need_chromium
 from tests.faults.local_runner import plan_files, write_slices
 from tests.page_server import page_server
+from tests.system.modes import bring_to
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(1800)
@@ -55,9 +68,6 @@ STOPPED = "pilots"
 GONE, LEFTOVERS = "planes", 60
 
 ACTOR, REASON = "ada", "CHG-0042: flights exactly once"
-#: The roll is here to be looked at: on a busy machine its gate takes what it takes.
-SETTINGS = RolloutSettings(poll_interval_seconds=0.5, hold_seconds=1.0, gate_timeout_seconds=900.0)
-
 PIPELINE, PIPELINE_GROUP = "arrivals", "intervals"
 
 CALENDAR = f"#/intervals/production/{PIPELINE_GROUP}/{PIPELINE}"
@@ -84,18 +94,26 @@ VIEWS = {
 
 
 @pytest.fixture(scope="module")
-def site(lab_factory: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSite]:
+def prepared(lab_factory: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSite]:
+    """Of a cluster whose roll to enabled is still to come."""
     need_chromium()
     folder = tmp_path_factory.mktemp("page")
     lab = lab_factory(LabOptions(name="page", workers=2, mode=Mode.PREPARING, rebalance_delay_ms=500))
     _create_connectors(lab)
     _write_intervals(lab, folder)
     _leave_offsets(lab)
-    with Controller(lab.cluster(), settings=SETTINGS, actor=ACTOR, reason=REASON) as controller:
-        controller.apply(controller.plan(Mode.ENABLED))
     with cluster_site(lab, folder) as site:
-        _stop_one(site)
         yield site
+
+
+@pytest.fixture(scope="module")
+def site(prepared: ClusterSite) -> ClusterSite:
+    """Of a cluster that is enabled; where the roll that is followed has not done that, another one does."""
+    if seen.modes(prepared.lab) != {Mode.ENABLED}:
+        with Controller(prepared.lab.cluster(), settings=SETTINGS, actor=ACTOR, reason=REASON) as controller:
+            controller.apply(controller.plan(Mode.ENABLED))
+    _stop_one(prepared)
+    return prepared
 
 
 def _create_connectors(lab: Lab) -> None:
@@ -154,6 +172,48 @@ def _leave_offsets(lab: Lab) -> None:
     ]
     request = AlterRequest(connector=GONE, offsets=json.dumps(wanted), absent=True)
     changed(lab.cluster(), ALTER, request, actor=ACTOR, reason=REASON)
+
+
+def test_a_roll_is_followed_worker_by_worker_over_a_failure_to_its_end(prepared: ClusterSite, browser: Browser) -> None:
+    """Nobody loads the page again."""
+    lab = prepared.lab
+    bring_to(lab, Mode.PREPARING)  # another test may have had it rolled
+    visit = Visitors(prepared, browser).visit()
+    with Controller(lab.cluster(), settings=SETTINGS) as controller:
+        plan = controller.plan(Mode.ENABLED)
+
+    with Roll(lab, plan, REASON) as roll:
+        first = roll.held()
+        page = visit.alone("#/clusters/production/rolls/newest")
+        page.evaluate("window.isTheSame = true")
+        expect(title(page)).to_have_text("Roll preparing → enabled")
+        expect(fact(page, "State")).to_contain_text("running")
+        expect(fact(page, "Workers")).to_have_text("0 of 2 passed")
+        expect(fact(page, "Ended")).to_have_text("–")
+        the_first_is_restarted(page, roll, first)
+        second = roll.goes_on_to(RESTARTS)
+        assert second != first
+        expect(fact(page, "Workers")).to_have_text("1 of 2 passed")
+        expect(cell(row_of(page, second), "Status")).to_contain_text("intent")
+
+        assert roll.goes_on_to(LOOKED) == second
+        expect(cell(row_of(page, second), "Status")).to_contain_text("restarted")
+        os.kill(seen.pids(lab)[second], signal.SIGKILL)
+        roll.ends()
+    error = roll.error
+    assert isinstance(error, GateFailedError), error
+    the_second_is_restored(page, second, error)
+
+    with Roll(lab, plan, REASON) as again:
+        assert again.held() == second
+        expect(fact(page, "State")).to_contain_text("running")
+        expect(cell(row_of(page, second), "Status")).to_contain_text("intent")
+        again.ends()
+        assert again.error is None, again.error
+    it_has_ended_as_the_command_prints(page, prepared)
+    assert page.evaluate("window.isTheSame"), "the page was loaded again"
+    visit.context.close()
+    assert visit.problems == []
 
 
 def test_a_card_shows_what_status_prints(visit: Visit, site: ClusterSite) -> None:

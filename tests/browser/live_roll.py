@@ -1,37 +1,22 @@
-"""A roll that is followed on the page while it goes on: nobody loads the page again."""
+"""A roll that goes on while the page is looked at: it waits until the test has seen what it wants to see."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import threading
-from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import GateFailedError
-from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings
-from tests.browser.cluster_site import ClusterSite, cell, cluster_site, fact, rows, title
-from tests.browser.conftest import LONG, LONG_MS, Visit
-from tests.chromium import need_chromium
-from tests.seen import pids
+from tests.browser.cluster_site import ClusterSite, cell, fact, rows
+from tests.browser.conftest import LONG
 from tests.waiting import until
-
-pytestmark = pytest.mark.timeout(1800)
-
-expect.set_options(timeout=LONG_MS)
-
-FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
-CONNECTORS = ("flights", "weather")
 
 #: The roll waits for the page, so its lease, its restarts and its gates outlast whatever the page takes.
 SETTINGS = RolloutSettings(
@@ -111,20 +96,6 @@ class Roll:
         assert not self._thread.is_alive(), "the roll has not ended"
 
 
-@pytest.fixture(scope="module")
-def site(lab_factory: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSite]:
-    need_chromium()
-    lab = lab_factory(LabOptions(name="live", workers=2, mode=Mode.PREPARING, rebalance_delay_ms=500))
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
-        for name in CONNECTORS:
-            lab.create_topic(name, 1)
-            file = lab.data_dir / f"{name}.txt"
-            file.write_text("one\n", encoding="utf-8")
-            rest.create(name, {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": name, "file": str(file)})
-    with cluster_site(lab, tmp_path_factory.mktemp("page")) as site:
-        yield site
-
-
 def row_of(page: Page, worker: str) -> Locator:
     names_it = page.locator("td[data-label='Worker']", has_text=worker)  # conditions name others
     return rows(page, "Workers of the roll").filter(has=names_it)
@@ -152,43 +123,6 @@ def duration(seconds: float) -> str:
 
 def draws_anew(page: Page, before: str) -> None:
     page.wait_for_function("before => document.querySelector('.chart svg')?.innerHTML !== before", arg=before)
-
-
-def test_a_roll_is_followed_worker_by_worker_over_a_failure_to_its_end(visit: Visit, site: ClusterSite) -> None:
-    lab = site.lab
-    with Controller(lab.cluster(), settings=SETTINGS) as controller:
-        plan = controller.plan(Mode.ENABLED)
-
-    with Roll(lab, plan, "exactly once") as roll:
-        first = roll.held()
-        page = visit.alone("#/clusters/production/rolls/newest")
-        page.evaluate("window.isTheSame = true")
-        expect(title(page)).to_have_text("Roll preparing → enabled")
-        expect(fact(page, "State")).to_contain_text("running")
-        expect(fact(page, "Workers")).to_have_text("0 of 2 passed")
-        expect(fact(page, "Ended")).to_have_text("–")
-        the_first_is_restarted(page, roll, first)
-        second = roll.goes_on_to(RESTARTS)
-        assert second != first
-        expect(fact(page, "Workers")).to_have_text("1 of 2 passed")
-        expect(cell(row_of(page, second), "Status")).to_contain_text("intent")
-
-        assert roll.goes_on_to(LOOKED) == second
-        expect(cell(row_of(page, second), "Status")).to_contain_text("restarted")
-        os.kill(pids(lab)[second], signal.SIGKILL)
-        roll.ends()
-    error = roll.error
-    assert isinstance(error, GateFailedError), error
-    the_second_is_restored(page, second, error)
-
-    with Roll(lab, plan, "once more") as again:
-        assert again.held() == second
-        expect(fact(page, "State")).to_contain_text("running")
-        expect(cell(row_of(page, second), "Status")).to_contain_text("intent")
-        again.ends()
-        assert again.error is None, again.error
-    it_has_ended_as_the_command_prints(page, site)
-    assert page.evaluate("window.isTheSame"), "the page was loaded again"
 
 
 def the_first_is_restarted(page: Page, roll: Roll, worker: str) -> None:
