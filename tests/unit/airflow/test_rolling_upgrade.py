@@ -244,6 +244,15 @@ def test_both_steps_are_skipped_on_a_cluster_that_is_enabled(
             planning(target).execute(context)
 
 
+@pytest.mark.parametrize(("target", "current"), [("disabled", "disabled"), ("preparing", "disabled")])
+def test_a_step_down_is_skipped_on_a_cluster_that_is_there_or_below(
+    controller: Core, context: dict[str, Any], make_plan: Any, target: str, current: str
+) -> None:
+    controller.next_plan = make_plan(Mode(target), mode=current)
+    with pytest.raises(AirflowSkipException, match=f"run in {current}"):
+        ConnectPlanOperator(task_id="plan", conn_id="c", target=target, downwards=True).execute(context)
+
+
 def test_a_preflight_that_failed_fails_the_task_with_its_reason(controller: Core, context: dict[str, Any]) -> None:
     controller.preflight_result = Preflight(Mode.PREPARING, (failed("roster", "w9 is not described", "add it"),))
     with pytest.raises(AirflowFailException, match="w9 is not described"):
