@@ -529,16 +529,16 @@ PICTURES = {
 }
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_pictures_of_the_documents_are_of_the_page_as_it_is(visitors: Visitors, name: str, tmp_path: Path) -> None:
-    size, view, shown = PICTURES[name]
-    page = visitors.visit(size).alone(view)
-    expect(page.locator("main")).to_contain_text(shown)
-    expect(page.locator(".age:visible").first).to_contain_text("ago")
-    expect(page.locator(".age.old")).to_have_count(0)
-    for chart in page.locator(".chart").all():
-        expect(chart.locator("rect").first).to_be_visible()
+def test_pictures_of_the_documents_are_of_the_page_as_it_is(visitors: Visitors, tmp_path: Path) -> None:
     folder = Path(os.environ.get("EOS_PICTURES") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
-    picture = page.screenshot(path=folder / f"{name}.png", animations="disabled")
-    assert len(picture) > 10_000
+    visits = {size: visitors.visit(size) for size in ("wide", "narrow")}
+    for name, (size, view, shown) in PICTURES.items():
+        page = visits[size].alone(view)
+        expect(page.locator("main")).to_contain_text(shown)
+        expect(page.locator(".age:visible").first).to_contain_text("ago")
+        expect(page.locator(".age.old")).to_have_count(0)
+        for chart in page.locator(".chart").all():
+            expect(chart.locator("rect").first).to_be_visible()
+        picture = page.screenshot(path=folder / f"{name}.png", animations="disabled")
+        assert len(picture) > 10_000, name
