@@ -62,6 +62,6 @@ def _shortened(data: Any) -> bytes:
 try:
     from crc32c import crc32c as _hardware
 except ImportError:
-    _hardware = None
-
-crc32c: Callable[[bytes | bytearray | memoryview], int] = _hardware or _checksum
+    crc32c: Callable[[bytes | bytearray | memoryview], int] = _checksum
+else:
+    crc32c = _hardware
