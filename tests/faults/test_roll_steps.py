@@ -211,14 +211,20 @@ def test_a_killed_roll_goes_on_and_repeats_and_skips_nothing(rolls: Rolls) -> No
 
 
 def test_rolls_that_were_taken_over_while_suspended_touch_nothing_more(rolls: Rolls) -> None:
-    """The first by force, the second past its lease."""
+    """The first by force, the others past their leases; the second one between the permission to stop and the stop.
+
+    The last one is suspended there within its lease, and goes on.
+    """
     target, plan = rolls.plan()
     rolls.append()
     before = rolls.starts()
     apply = ("apply", "--plan", plan)
     first, lease = rolls.suspended("file written", *apply, *LONG_LEASE)
-    second = rolls.suspended_past_its_lease("gate polled", *apply, "--take-over", "--reason", "pid 1 hangs")
-    rolls.run(*apply)
+    second = rolls.suspended_past_its_lease("permitted", *apply, "--take-over", "--reason", "pid 1 hangs")
+    third = rolls.suspended_past_its_lease("gate polled", *apply)
+    last, _ = rolls.suspended("permitted", *apply)
+    last.send_signal(signal.SIGCONT)
+    rolls.end_of(last, 0)
 
     journal = rolls.journal()
     record = journal.last_of(plan)
@@ -231,8 +237,8 @@ def test_rolls_that_were_taken_over_while_suspended_touch_nothing_more(rolls: Ro
     assert rolls.modes() == {target}
     assert rolls.more_starts(before) == dict.fromkeys(before, 1)
 
-    rolls.wakes_up_fenced(first)
-    rolls.wakes_up_fenced(second)
+    for child in (first, second, third):
+        rolls.wakes_up_fenced(child)
     assert (rolls.pids(), rolls.starts(), seen.files(rolls.lab)) == done
     assert rolls.missing() == set()
 

@@ -294,6 +294,14 @@ def test_each_worker_meets_another_fault_of_its_machine_and_the_roll_goes_on_aft
     held.close()
     assert (far.files(), far.left_files(), far.starts()) == (files, [], rolling.before)
 
+    # Another one is killed before its turn; systemd starts it again, and the roll still restarts it.
+    def kill_another(worker: WorkerDescription) -> None:
+        other = next(each for each in rolling.cluster.workers if each.worker_id != worker.worker_id)
+        faults.machine(other).run(["systemctl", "kill", "--signal=SIGKILL", unit_of(other)])
+        rolling.before[other.worker_id] += 1
+
+    faults.at(1, "restarted", kill_another)
+
     # The second: once its file is changed, before it is restarted, one right is gone; then all of them.
     faults.at(2, "edited", lambda worker: held.enter_context(NoSudo(faults.machine(worker), "systemctl")))
     rolling.pauses("Nothing was stopped", "systemctl restart --no-block kafka-connect@", "eos hosts sudoers")
