@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -31,13 +30,12 @@ from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests import seen
 from tests.faults.sabotage import Sabotage, unit_of
+from tests.forked import FORKS
 from tests.lab.lab import TestLabOptions
 from tests.lab.machine import Machine
 from tests.lab.machine_login import SUDOERS_FILE, MachineLogin, known_host
 from tests.sshd import public
 from tests.waiting import until
-
-PROGRAM = Path(__file__).with_name("eos_at_a_moment.py")
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
@@ -266,14 +264,12 @@ def test_what_reads_workers_files_works_for_files_of_other_machines(far: Far, la
     far.require_nothing_missing()
     shown = {"offsets list lines": "lines", "transactions list": "", "topics check": f"{lab.group_id}-offsets"}
     for words, expected in shown.items():
-        done = subprocess.run(
-            [str(Path(sys.executable).with_name("eos")), *words.split()],
-            cwd=tmp_path,
-            env={**os.environ, "EOS_CLUSTER": str(lab.cluster_file), "COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_SECONDS,
-            check=False,
+        done = FORKS.run(
+            "airflow_eos_provider.cli",
+            tuple(words.split()),
+            folder=tmp_path,
+            environment={**os.environ, "EOS_CLUSTER": str(lab.cluster_file)},
+            seconds=DEADLINE_SECONDS,
         )
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         assert expected in done.stdout

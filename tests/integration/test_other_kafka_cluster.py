@@ -40,6 +40,7 @@ class Both:
     def __init__(self, here: Lab, there: Lab, named: NamedListener, eos: Any) -> None:
         self.here, self.there, self.named, self.eos = Cluster(here), there, named, eos
         self.kafka = KafkaSettings.of(there.bootstrap_servers)
+        self.undescribed = here.cluster_file.read_text(encoding="utf-8")
         with Session(self.kafka) as session:
             self.there_id = session.cluster_id()
 
@@ -65,10 +66,10 @@ class Both:
 
         :param client: properties, with underscores for dots, besides the right ones.
         """
-        file = self.here.lab.cluster_file
         more = {name.replace("_", "."): value for name, value in client.items()}
         entry = {"bootstrap_servers": self.named.bootstrap_servers, "client": {**self.named.client, **more}}
-        file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "other_kafka": [entry]}))
+        described = {**yaml.safe_load(self.undescribed), "other_kafka": [entry]}
+        self.here.lab.cluster_file.write_text(yaml.safe_dump(described), encoding="utf-8")
 
     def read(self, name: str) -> Counter[str]:
         return Counter((record.value or b"").decode() for record in read_to_end(self.kafka, name).records)
@@ -136,6 +137,8 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
     here, eos = both.here, both.eos
     group = here.lab.group_id
     own, implicit = f"{both.there_id}/{group}-moved-offsets", f"{both.there_id}/{group}-offsets"
+    bring_to(here.lab, Mode.PREPARING)
+    here.lab.cluster_file.write_text(both.undescribed, encoding="utf-8")
     with here.rest:
         alias = here.lab.bootstrap_servers.replace("127.0.0.1", "localhost")
         here.start("alias", **{"producer.override.bootstrap.servers": alias})
@@ -226,6 +229,7 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
 
 def test_where_its_clients_are_not_known_or_in_several_clusters_nothing_is_changed(both: Both) -> None:
     here, eos = both.here, both.eos
+    bring_to(here.lab, Mode.ENABLED)
     with here.rest:
         for name, addresses in (("split", both.there.bootstrap_servers), ("nowhere", "127.0.0.1:1")):
             config = {**here.config(name), "offsets.storage.topic": "own"}
@@ -249,6 +253,7 @@ def test_an_own_topic_there_is_checked_created_and_mended_there(both: Both) -> N
     here, eos, topics = both.here, both.eos, Topics(both.kafka)
     topic = "planned-offsets"
     name = f"{both.there_id}/{topic}"
+    bring_to(here.lab, Mode.ENABLED)
     both.describe()
     with here.rest:
         overrides = {**both.overrides(login=True), "offsets.storage.topic": topic}
