@@ -20,7 +20,6 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from confluent_kafka import KafkaException, Producer
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
@@ -67,13 +66,13 @@ from tests.waiting import API_PAUSE_SECONDS, until
 pytestmark = pytest.mark.timeout(1800)
 
 DAG_ID = "deferred_upgrade"
-AUDIT, SENSOR, FENCE = "connect_audit", "drift_sensor", "connect_fence"
+AUDIT, SENSOR = "connect_audit", "drift_sensor"
 RESET = "connect_offsets_reset"
 CLOSE, ABORT, ABANDON, GRANT = "connect_close", "connect_transaction_abort", "interval_abandon", "grant"
 TRANSACTIONS_SENSOR, FAILURES = "transactions_sensor", "failures"
-UPGRADE, DOWNGRADE = "connect_exactly_once_upgrade", "connect_exactly_once_downgrade"
+DOWNGRADE = "connect_exactly_once_downgrade"
 DAG_IDS = (
-    *(DAG_ID, AUDIT, SENSOR, RESET, FENCE, UPGRADE, DOWNGRADE),
+    *(DAG_ID, AUDIT, SENSOR, RESET, DOWNGRADE),
     *(CLOSE, ABORT, ABANDON, GRANT, TRANSACTIONS_SENSOR, FAILURES),
 )
 DEADLINE_SECONDS = 300.0
@@ -551,48 +550,6 @@ def test_offsets_are_reset_from_the_form_and_a_killed_task_takes_its_change_up(
         connect.delete("lines")
 
 
-def test_a_zombie_is_fenced_from_the_form(lab: Lab, rest: AirflowRest) -> None:
-    bring_to(lab, Mode.ENABLED)
-    name = "haunted"
-    (lab.data_dir / "haunted.txt").write_text("one\n")
-    lab.create_topic(name, 1)
-    config = {
-        "connector.class": FILE_SOURCE,
-        "tasks.max": "1",
-        "topic": name,
-        "file": str(lab.data_dir / "haunted.txt"),
-    }
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as connect:
-        connect.create(name, config)
-        wait_for(
-            "its offset",  # if another worker leads, this one hears of the connector a moment after it was created
-            lambda: name in connect.connectors() and [o.offset for o in connect.offsets(name)] == [{"position": 4}],
-        )
-        zombie = Producer(
-            {
-                "bootstrap.servers": lab.bootstrap_servers,
-                "transactional.id": f"{lab.group_id}-{name}-0",
-                "transaction.timeout.ms": 600_000,
-                "log_level": 0,
-            }
-        )
-        zombie.init_transactions(30)
-        zombie.begin_transaction()
-        zombie.produce(name, b"of the zombie")
-        assert zombie.flush(30) == 0
-        rest.unpause(FENCE)
-        run = rest.trigger(FENCE, {"connectors": name})
-        (action,) = question(rest, FENCE, run)
-        assert "task 0 runs and would be fenced" in action.body
-        rest.answer(FENCE, run, action, "Approve")
-        succeeded(rest, FENCE, run)
-        (report,) = rest.xcom(FENCE, run, "apply")["connectors"]
-        assert (report["restarted"], report["problem"]) == ([0], None)
-        with pytest.raises(KafkaException):
-            zombie.commit_transaction(30)
-        connect.delete(name)
-
-
 def test_what_was_left_open_is_closed_ended_and_given_up_and_acls_are_granted_from_the_forms(
     lab: Lab, rest: AirflowRest
 ) -> None:
@@ -640,17 +597,6 @@ def test_what_was_left_open_is_closed_ended_and_given_up_and_acls_are_granted_fr
     }.items():
         log = "\n".join(line.text for line in rest.new_log_lines(LogCursor(FAILURES, failed, task_id, 1)))
         assert f"sent: {words}" in log, log
-
-
-def test_on_an_enabled_cluster_the_upgrade_asks_nobody_and_restarts_nobody(lab: Lab, rest: AirflowRest) -> None:
-    bring_to(lab, Mode.ENABLED)
-    before = [lab.worker_process(index) for index in range(len(lab.connect_urls))]
-    rest.unpause(UPGRADE)
-    run = rest.trigger(UPGRADE)
-    succeeded(rest, UPGRADE, run)
-    assert [lab.worker_process(index) for index in range(len(lab.connect_urls))] == before
-    not_skipped = {task for task, state in states_of(rest, UPGRADE, run).items() if state != "skipped"}
-    assert not_skipped == {"preflight", "preflight_connectors", "verify_enabled"}
 
 
 def test_one_approval_takes_the_cluster_straight_back_to_disabled(
