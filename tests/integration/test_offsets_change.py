@@ -352,7 +352,7 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
     assert "first: a task count record of 1 in the config topic; it stays" in shown
     assert f"{cluster.lab.group_id}-first-1 Ongoing" in shown
     assert "exists: its offsets are not leftovers" in eos.run("offsets", "prune", "second", "--yes", expect=3).stderr
-    killed(cluster.lab, "write", "carried-out", "offsets", "prune", "--yes")
+    killed(cluster.lab, "write", "carried-out", "offsets", "prune", "first", "--yes")
     eos.run("offsets", "prune", "--yes")
     assert cluster.removals("first") == 1
     with pytest.raises(KafkaException):

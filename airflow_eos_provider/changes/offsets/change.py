@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -457,7 +457,8 @@ class Prune(OffsetsChange[PruneRequest]):
     )
     details = (
         "Also shows other leftovers of such connectors. Transactions that they left open are ended. Only the global "
-        "topic is searched. If no connector names an own topic any longer, delete the topic with Kafka's own tools."
+        "topic is searched. If no connector names an own topic any longer, delete the topic with Kafka's own tools. "
+        "Without a connector it also resumes an unfinished prune of one; run it again for the others."
     )
     request = PruneRequest
     examples = ("eos offsets prune", "eos offsets prune orders-v1 --yes")
@@ -472,6 +473,11 @@ class Prune(OffsetsChange[PruneRequest]):
         lines = [f"  {each.connector}: {line}" for each in left.values() for line in each.lines()]
         notes = ["Deleted connectors have also left:", *lines] if lines else []
         return [OffsetsRequest(Verb.PRUNE, name) for name in changer.deleted(left)], notes
+
+    def takes_up(self, request: PruneRequest, unfinished: Plan) -> bool:
+        """Without a connector it is for all, so it resumes the prune of one too."""
+        begun = read_request(PruneRequest, unfinished.request)
+        return request in (begun, replace(begun, connector=""))
 
 
 ALTER, RESET, RESTORE, MIGRATE, PRUNE = OFFSETS_CHANGES = Alter(), Reset(), Restore(), Migrate(), Prune()

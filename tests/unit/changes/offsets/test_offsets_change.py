@@ -164,13 +164,19 @@ def test_a_filter_that_is_empty_is_not_every_source_partition(changer: Changer) 
             wanted(ALTER, connector="c", offsets=offsets)
 
 
-def test_a_plan_shows_what_is_left_besides_and_only_the_same_command_resumes_it(changer: Changer) -> None:
+def test_a_plan_shows_what_is_left_besides_and_which_command_resumes_it(
+    changer: Changer,
+) -> None:
     session: Any = SimpleNamespace()
     plan = PRUNE.plan(session, read_request(PRUNE.request, {}))
     assert plan.question == "Prune the source offsets of gone in Kafka Connect group g?"
     assert "Deleted connectors have also left:" in plan.lines
     assert PRUNE.takes_up(read_request(PRUNE.request, {}), plan)
     assert not PRUNE.takes_up(read_request(PRUNE.request, {"connector": "gone"}), plan)
+    of_one = PRUNE.plan(session, read_request(PRUNE.request, {"connector": "gone"}))
+    assert PRUNE.takes_up(read_request(PRUNE.request, {}), of_one), "without a name it is for every connector"
+    assert not PRUNE.takes_up(read_request(PRUNE.request, {"connector": "other"}), of_one)
+    assert not PRUNE.takes_up(read_request(PRUNE.request, {"offsets_topic": "another"}), of_one)
     migration = MIGRATE.plan(session, read_request(MIGRATE.request, {"connector": "a", "to": "own"}))
     same = read_request(MIGRATE.request, {"connector": "a", "to": "own", "topic": ""})
     assert isinstance(same, MigrateRequest)
