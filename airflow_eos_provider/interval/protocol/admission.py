@@ -20,6 +20,7 @@ from airflow_eos_provider.errors import EosError, FencedError, RefusedError, Unr
 from airflow_eos_provider.interval.interval import Run, Wholes
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.progress import OnStep, Report, silent
+from airflow_eos_provider.interval.protocol.next_producer import NextProducer
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics.control_topic import ControlReader, ControlState, pipeline_record, plan_record
 from airflow_eos_provider.interval.topics.ledger import CompleteRecord, LedgerState
@@ -156,7 +157,8 @@ class Planner:
         self._control_topic = control_topic
         self._report = report
         self._step = on_step
-        self._next_producer: TransactionalProducer | None = self._open_producer()  # connects meanwhile
+        self._next_producer = NextProducer(self._open_producer)
+        self._next_producer.open()
 
     def admit(self, plan: RunPlan) -> RunPlan | CompleteRecord:
         """Have this plan admitted.
@@ -200,7 +202,7 @@ class Planner:
 
     def _init(self) -> TransactionalProducer:
         self._step("planner init")
-        producer, self._next_producer = self._next_producer or self._open_producer(), None
+        producer = self._next_producer.take()
         producer.init()
         return producer
 

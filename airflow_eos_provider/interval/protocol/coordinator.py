@@ -106,6 +106,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.progress import OnStep, Report, silent
 from airflow_eos_provider.interval.protocol.admission import CONTROL, TRANSACTION_TIMEOUT_MS, Planner
 from airflow_eos_provider.interval.protocol.input_check import require_one_evaluation, require_same_rows
+from airflow_eos_provider.interval.protocol.next_producer import NextProducer
 from airflow_eos_provider.interval.protocol.summary import StepClock, by_task, summarise
 from airflow_eos_provider.interval.protocol.visibility import Visibility, missing_marker_error, missing_markers
 from airflow_eos_provider.interval.slices import RunPlan, folders_read
@@ -215,7 +216,7 @@ class Coordinator:
         self._step = self._clock = StepClock(on_step)
         self._fenced = 0
         self._began, self._began_at = time.monotonic(), began_at
-        self._next_producer: TransactionalProducer | None = None
+        self._next_producer = NextProducer(self._open_producer)
         self._producer: TransactionalProducer | None = None
         self._transactions: TransactionsClient | None = None
         self._session = Session(pipeline.kafka)  # one client of each kind for the whole run
@@ -263,7 +264,7 @@ class Coordinator:
             raise EosError(f"{tasks} tasks were requested.", expected="1 or more")
         self._report(f"{self._run}: reading the records of earlier attempts")
         open_reader(self._session)  # clients connect while others are asked; no id is taken before its init
-        self._next_producer = self._open_producer()
+        self._next_producer.open()
         if rows_have_times:
             make_plan = self._kept(make_plan)
         planner = self._planner()
@@ -501,7 +502,7 @@ class Coordinator:
 
     def _init(self) -> None:
         self._step("init")
-        self._producer, self._next_producer = self._next_producer or self._open_producer(), None
+        self._producer = self._next_producer.take()
         self._producer.init()
 
     def _open_producer(self) -> TransactionalProducer:

@@ -23,6 +23,7 @@ from airflow_eos_provider.errors import EosError, FencedError
 from airflow_eos_provider.interval.messages import SliceResult, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.progress import OnStep, Report, silent
+from airflow_eos_provider.interval.protocol.next_producer import NextProducer
 from airflow_eos_provider.interval.topics.control_topic import ControlReader
 from airflow_eos_provider.interval.topics.ledger import LedgerState, SliceRecord, complete_key, slice_key
 from airflow_eos_provider.interval.topics.reader import TopicReader, open_reader
@@ -80,7 +81,7 @@ class Task:
             self._session, pipeline.control_topic, stage.generation, topic_id=stage.control_id or None, report=report
         )
         self._attempt = attempt
-        self._next_producer: TransactionalProducer | None = None
+        self._next_producer = NextProducer(self._open_producer)
         self._producer: TransactionalProducer | None = None
         self._writer: SliceWriter | None = None
         self._to_do: set[int] = set()
@@ -111,7 +112,7 @@ class Task:
         :raises ReadTimeoutError: an open transaction held up a read for too long.
         """
         open_reader(self._session)  # clients connect while others are asked; the id is not taken before init
-        self._next_producer = self._open_producer()
+        self._next_producer.open()
         self._require_own_generation("read control")
         self._init()
         done = self._read_slices()
@@ -145,7 +146,7 @@ class Task:
 
     def _init(self) -> None:
         self._step("init")
-        self._producer, self._next_producer = self._next_producer or self._open_producer(), None
+        self._producer = self._next_producer.take()
         self._producer.init()
         self._writer = self._writer_with(self._producer)
 
