@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from airflow_eos_provider.terminal import DataConsole
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from airflow_eos_provider.demo.main_job import DemoOptions
-    from airflow_eos_provider.demo.report import DemoReport
 
 #: Width where the output goes to a file or a pipe, characters.
 LOG_WIDTH = 80
@@ -58,8 +53,10 @@ def demo(
 
     Takes two to four minutes on two cores. Writes report.json into the folder. Exits with 0 only if every check passed.
     """
-    from airflow_eos_provider.demo.main_job import DemoOptions, run_demo, take_down  # the lab's libraries load slowly
+    from airflow_eos_provider.demo.main_job import run_demo, take_down  # the lab's libraries load slowly
 
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # they end the demo as Ctrl-C does
     console = DataConsole()
     if not console.is_terminal:
         console = DataConsole(width=LOG_WIDTH)
@@ -68,17 +65,11 @@ def demo(
         console.print(f"No demo runs in {folder}.")
         return
     console.print(Text(INTRODUCTION.format(days=days, plural="s" * (days > 1))))
-    options = DemoOptions(folder=folder, keep=keep, days=days)
     try:
-        report = run_demo(options, console)
+        report = run_demo(folder, console, keep=keep, days=days)
     except KeyboardInterrupt:
         console.print(Text("Interrupted. Everything was taken down.", style="yellow"))
         raise typer.Exit(130) from None
-    _conclude(report, options, console)
-
-
-def _conclude(report: DemoReport, options: DemoOptions, console: Console) -> None:
-    """Print what was proved, where the report is and what to do next; exit with 1 if a check did not pass."""
     failed = [promise for promise, held in report.checks.items() if not held]
     if failed:
         console.print(Text(f"NOT proved: {'; '.join(failed)}.", style="bold red"))
@@ -89,8 +80,7 @@ def _conclude(report: DemoReport, options: DemoOptions, console: Console) -> Non
             "With it: no duplicates, no records lost, after a kill, a fencing round and a killed Spark."
         )
         console.print(Text(text, style="bold green"))
-    console.print(Text(f"Report: {options.report_file} ({sum(s for _, s in report.timings):.0f} seconds)"))
-    steps = KEPT_STEPS if options.keep else NEXT_STEPS
-    console.print(Text(steps.format(folder=options.folder, url=report.airflow.get("url"))))
+    console.print(Text(f"Report: {folder / 'report.json'} ({sum(s for _, s in report.timings):.0f} seconds)"))
+    console.print(Text((KEPT_STEPS if keep else NEXT_STEPS).format(folder=folder, url=report.airflow.get("url"))))
     if failed:
         raise typer.Exit(1)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider.connect.group import describe_group
-from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import TaskCountRecord, read_cluster_state
 from airflow_eos_provider.demo.oracle import Drained, drain
-from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.waiting import until
 
 FLIGHTS_TOPIC = "flights"
 MIRROR_TOPIC = "src.flights"
@@ -34,7 +34,8 @@ UNCOMMITTED_RECORDS = 500
 
 #: Bound of each wait, seconds: many times what two busy cores need.
 _WAIT_SECONDS = 300.0
-_POLL_SECONDS = 0.3
+
+_until = partial(until, seconds=_WAIT_SECONDS, pause_seconds=0.3)
 
 #: Between two looks at the transactional ids: the next task soon covers the traces of a fencing round.
 _FENCING_POLL_SECONDS = 0.05
@@ -42,24 +43,18 @@ _FENCING_POLL_SECONDS = 0.05
 #: Offsets by connector and source partition.
 Offsets = Mapping[tuple[str, int], int]
 
-
-class ConnectorsError(EosError):
-    """The connectors did not do what the demo needs."""
+_PARTITIONS = [(FILE_CONNECTOR, 0), *((MIRROR_CONNECTOR, number) for number in range(PARTITIONS))]
 
 
 @dataclass(frozen=True, slots=True)
 class Fencing:
-    """What a fencing round did to a connector's transactional ids.
+    """What a fencing round did to a connector's transactional ids, and the task count records around it.
 
     A later epoch alone is no proof: since KIP-890 every transaction that ends raises it. The fencing client, however,
     registers its own transaction timeout, which stays until the id's next owner begins.
 
-    :param before: by transactional id, before the round.
     :param fenced: the ids that were seen with the fencing client's timeout. A new task may begin before anyone looks,
         but the id of a removed task stays so.
-    :param after: by transactional id, once the new tasks ran.
-    :param count_before: the task count record before: the number of ids that the round had to fence.
-    :param count_after: the record that the round wrote.
     """
 
     connector: str
@@ -72,22 +67,19 @@ class Fencing:
     @property
     def is_real(self) -> bool:
         """Whether every old id has a later epoch, removed ids stayed fenced, and a new record was written."""
+        removed = [name for name in self.before if int(name.rpartition("-")[2]) >= self.count_after.count]
         return (
-            len(self.before) == self.count_before.count
-            and all(_is_later(self.before[name], self.after.get(name)) for name in self.before)
-            and self._removed_ids_stayed_fenced()
+            len(self.before) == self.count_before.count == len(self.before.keys() & self.after.keys())
+            and all(_owner(self.after[name]) > _owner(one) for name, one in self.before.items())
+            and bool(removed)
+            and all(
+                name in self.fenced
+                and self.after[name].timeout_ms == self.fenced[name].timeout_ms != self.before[name].timeout_ms
+                and self.after[name].producer_epoch == self.fenced[name].producer_epoch
+                for name in removed
+            )
             and self.count_after.offset > self.count_before.offset
             and self.count_after.count == MIRROR_TASKS_AFTER
-        )
-
-    def _removed_ids_stayed_fenced(self) -> bool:
-        removed = [name for name in self.before if int(name.rpartition("-")[2]) >= self.count_after.count]
-        return bool(removed) and all(
-            name in self.fenced
-            and name in self.after
-            and self.after[name].timeout_ms == self.fenced[name].timeout_ms != self.before[name].timeout_ms
-            and self.after[name].producer_epoch == self.fenced[name].producer_epoch
-            for name in removed
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,9 +96,9 @@ class Fencing:
         }
 
 
-def _is_later(before: TransactionDescription, after: TransactionDescription | None) -> bool:
-    """A later epoch of the same producer id, or a new producer id: it follows when the epochs are used up."""
-    return after is not None and (after.producer_id, after.producer_epoch) > (before.producer_id, before.producer_epoch)
+def _owner(one: TransactionDescription) -> tuple[int, int]:
+    """Rises with each owner of the id; a new producer id follows when the epochs are used up."""
+    return one.producer_id, one.producer_epoch
 
 
 def file_source_config(path: Path) -> dict[str, str]:
@@ -151,154 +143,111 @@ def mirror_config(bootstrap_servers: str, tasks: int) -> dict[str, str]:
 
 
 class Connectors:
-    """The two connectors on a lab. Every wait raises :class:`ConnectorsError` at its bound.
+    """The two connectors on a lab. Every wait raises :class:`EosError` at its bound.
 
+    :param session: of the lab's Connect cluster.
     :param path: the file that is read.
     """
 
-    def __init__(self, lab: Lab, path: Path) -> None:
+    def __init__(self, lab: Lab, session: ConnectSession, path: Path) -> None:
         self._lab = lab
+        self._session = session
         self._path = path
-        self._cluster = lab.cluster()
 
     def create(self) -> None:
         """Create the topics, then the connectors, and wait until every task has committed an offset."""
         for topic in (FLIGHTS_TOPIC, MIRROR_TOPIC):
             self._lab.create_topic(topic, PARTITIONS, TOPIC_CONFIG)
-        with self._rest() as rest:
-            rest.create(FILE_CONNECTOR, file_source_config(self._path))
-            rest.create(MIRROR_CONNECTOR, mirror_config(self._lab.bootstrap_servers, MIRROR_TASKS_BEFORE))
+        mirror = mirror_config(self._lab.bootstrap_servers, MIRROR_TASKS_BEFORE)
+        self._session.ask(lambda rest: rest.create(FILE_CONNECTOR, file_source_config(self._path)))
+        self._session.ask(lambda rest: rest.create(MIRROR_CONNECTOR, mirror))
         self.wait_for_progress({})
 
     def wait_for_progress(self, since: Offsets) -> None:
         """Wait until each connector has committed later offsets of each of its source partitions: every task works."""
 
-        def idle() -> str:
+        def all_later() -> bool:
             now = self.offsets()
-            partitions = [(FILE_CONNECTOR, 0), *((MIRROR_CONNECTOR, number) for number in range(PARTITIONS))]
-            stuck = [one for one in partitions if now.get(one, -1) <= since.get(one, -1)]
-            return ", ".join(f"{name}: partition {number} has no later offset" for name, number in stuck)
+            return all(now.get(one, -1) > since.get(one, -1) for one in _PARTITIONS)
 
-        self._wait(idle)
+        _until(all_later, "every task to commit an offset")
 
     def offsets(self) -> Offsets:
         """What both connectors have committed; ``-1`` where an entry has no offset."""
-        with self._rest() as rest:
-            return {
-                (name, int(entry.partition.get("partition", 0))): int((entry.offset or {}).get(field, -1))
-                for name, field in ((FILE_CONNECTOR, "position"), (MIRROR_CONNECTOR, "offset"))
-                for entry in rest.offsets(name)
-            }
+        return {
+            (name, int(entry.partition.get("partition", 0))): int((entry.offset or {}).get(field, -1))
+            for name, field in ((FILE_CONNECTOR, "position"), (MIRROR_CONNECTOR, "offset"))
+            for entry in self._session.ask(methodcaller("offsets", name))
+        }
 
-    def kill_worker(self, *, with_duplicates: bool = False) -> str:
+    def kill_worker(self, *, with_duplicates: bool = False) -> dict[str, Any]:
         """Kill the worker that runs the file source, start it again, and wait until every task works.
 
         :param with_duplicates: kill it while records without an offset are in the topic, and wait until the topic
             has copies.
-        :returns: the worker's address.
+        :returns: the ``worker``, and ``tasks_running_again_seconds``.
         """
         if with_duplicates:
-            self._wait(self._without_uncommitted_records)
-        number = self._worker_of_file_task()
+            _until(self._has_uncommitted_records, f"{UNCOMMITTED_RECORDS} records without an offset")
+        started = time.monotonic()
+        (task,) = self._session.ask(lambda rest: rest.statuses())[FILE_CONNECTOR].tasks
+        number = [worker.worker_id for worker in self._session.cluster.workers].index(task.worker_id)
         self._lab.stop_worker(number, kill=True)
         before = self.offsets()
         self._lab.start_worker(number)
         self.wait_for_progress(before)
+        seconds = round(time.monotonic() - started, 1)
         if with_duplicates:
-            self._wait(lambda: "" if self.drain(FLIGHTS_TOPIC).repeats else f"{FLIGHTS_TOPIC} has no duplicate")
-        return self._lab.connect_urls[number]
+            _until(self._has_copies, f"duplicates in {FLIGHTS_TOPIC}")
+        return {"worker": self._lab.connect_urls[number], "tasks_running_again_seconds": seconds}
 
-    def _without_uncommitted_records(self) -> str:
+    def _has_uncommitted_records(self) -> bool:
         records = self.drain(FLIGHTS_TOPIC).records
         position = self.offsets().get((FILE_CONNECTOR, 0), 0)  # read last: an offset that is committed now counts
         with self._path.open("rb") as file:
-            ahead = records - file.read(max(0, position)).count(b"\n")
-        return "" if ahead >= UNCOMMITTED_RECORDS else f"{FLIGHTS_TOPIC} has {ahead} records without an offset"
+            return records - file.read(max(0, position)).count(b"\n") >= UNCOMMITTED_RECORDS
 
-    def _worker_of_file_task(self) -> int:
-        """Number of the worker that runs the file source's task."""
-        found: list[str] = []
-
-        def missing() -> str:
-            placement = describe_group(self._cluster.kafka, self._cluster.group_id).placement or {}
-            found[:] = [worker for worker, placed in placement.items() if (FILE_CONNECTOR, 0) in placed.tasks]
-            return "" if found else f"the task of {FILE_CONNECTOR} is on no worker"  # during a rebalance
-
-        self._wait(missing)
-        return [worker.worker_id for worker in self._cluster.workers].index(found[0])
+    def _has_copies(self) -> bool:
+        drained = self.drain(FLIGHTS_TOPIC)
+        return drained.records > len(drained.copies)
 
     def reconfigure_mirror(self) -> Fencing:
         """Take the mirror from three tasks to two and watch the fencing round that this causes."""
-        ids = [f"{self._cluster.group_id}-{MIRROR_CONNECTOR}-{number}" for number in range(MIRROR_TASKS_BEFORE)]
-        count_before = count_after = self._task_count_record()
+        ids = [f"{self._lab.group_id}-{MIRROR_CONNECTOR}-{number}" for number in range(MIRROR_TASKS_BEFORE)]
+        count_before = self._task_count_record()
         fenced: dict[str, TransactionDescription] = {}
-        with TransactionsClient(self._cluster.kafka) as transactions:
+        with TransactionsClient(self._lab.kafka) as transactions:
             before = transactions.describe(ids)
 
-            def unfenced() -> str:
-                nonlocal count_after
-                count_after = self._task_count_record()
-                for _ in range(int(_POLL_SECONDS / _FENCING_POLL_SECONDS)):
-                    now = transactions.describe(before)
-                    fenced.update({name: one for name, one in now.items() if one.timeout_ms != before[name].timeout_ms})
-                    time.sleep(_FENCING_POLL_SECONDS)
-                done = count_after.offset > count_before.offset
-                return "" if done else f"{MIRROR_CONNECTOR} was reconfigured and not fenced"
+            def is_over() -> bool:
+                over = self._task_count_record().offset > count_before.offset  # read first: then all ids are fenced
+                now = transactions.describe(before)
+                fenced.update({name: one for name, one in now.items() if one.timeout_ms != before[name].timeout_ms})
+                return over
 
-            with self._rest() as rest:
-                rest.put_config(MIRROR_CONNECTOR, mirror_config(self._lab.bootstrap_servers, MIRROR_TASKS_AFTER))
-            self._wait(unfenced)
+            self._session.ask(lambda rest: rest.patch_config(MIRROR_CONNECTOR, {"tasks.max": str(MIRROR_TASKS_AFTER)}))
+            _until(is_over, "the fencing round", pause_seconds=_FENCING_POLL_SECONDS)
             self.wait_for_progress(self.offsets())
-            return Fencing(MIRROR_CONNECTOR, before, fenced, transactions.describe(ids), count_before, count_after)
+            after = transactions.describe(ids)
+            return Fencing(MIRROR_CONNECTOR, before, fenced, after, count_before, self._task_count_record())
 
     def _task_count_record(self) -> TaskCountRecord:
-        topic = f"{self._cluster.group_id}-configs"
-        record = read_cluster_state(self._cluster.kafka, topic).task_count_records.get(MIRROR_CONNECTOR)
-        if record is None:
-            raise ConnectorsError(f"The config topic {topic} has no task count record of {MIRROR_CONNECTOR}.")
-        return record
+        state = read_cluster_state(self._session.kafka, f"{self._lab.group_id}-configs")
+        return state.task_count_records[MIRROR_CONNECTOR]
 
     def drain_both(self) -> tuple[Drained, Drained]:
         """Read both topics, the first when the file was read to its end, the second when the mirror has copied it."""
         size = self._path.stat().st_size
-        self._wait(lambda: "" if self.offsets()[FILE_CONNECTOR, 0] >= size else "the file was not read to its end")
+        _until(lambda: self.offsets()[FILE_CONNECTOR, 0] >= size, "the end of the file")
         flights = self.drain(FLIGHTS_TOPIC)
 
-        def behind() -> str:
+        def is_copied() -> bool:
             now = self.offsets()
-            late = [n for n, last in flights.last_offsets.items() if now.get((MIRROR_CONNECTOR, n), -1) < last]
-            return f"the mirror has not copied partitions {late}" if late else ""
+            return all(now[MIRROR_CONNECTOR, number] >= last for number, last in flights.last_offsets.items())
 
-        self._wait(behind)
+        _until(is_copied, f"the copies of {FLIGHTS_TOPIC}")
         return flights, self.drain(MIRROR_TOPIC)
 
     def drain(self, topic: str) -> Drained:
         """Read a topic as a reader of committed records."""
         return drain(self._lab.kafka, topic, timeout_seconds=_WAIT_SECONDS)
-
-    @contextmanager
-    def _rest(self) -> Iterator[ConnectRest]:
-        """A client of the first worker that answers."""
-        for worker in self._cluster.workers:
-            with ConnectRest(worker.url, self._cluster.rest) as client:
-                try:
-                    client.root()
-                except EosError:
-                    continue
-                yield client
-                return
-        raise UnreachableError("No worker of the lab answers.", remedy=f"Read their logs in {self._lab.root}.")
-
-    def _wait(self, obstacle: Callable[[], str]) -> None:
-        """Return when there is no obstacle any more."""
-        deadline = time.monotonic() + _WAIT_SECONDS
-        while True:
-            try:
-                found = obstacle()
-            except UnreachableError as error:  # no answer during a rebalance
-                found = error.found
-            if not found:
-                return
-            if time.monotonic() > deadline:
-                raise ConnectorsError(f"After {_WAIT_SECONDS:.0f} s: {found}.")
-            time.sleep(_POLL_SECONDS)

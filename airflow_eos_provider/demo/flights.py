@@ -7,12 +7,11 @@ import importlib.util
 import io
 import json
 import threading
-import time
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.errors import ConfigurationError
@@ -106,62 +105,42 @@ class Feeder:
     def __init__(self, path: Path, *, rate: int, limit: int = FLIGHT_COUNT) -> None:
         self.path = path
         self.written = 0
-        self._rate = rate
+        self._portion = max(1, rate // _PORTIONS_PER_SECOND)
         self._limit = limit
-        self._failure: BaseException | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
+        self._pool = ThreadPoolExecutor(1, "feeder")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
 
     def __enter__(self) -> Feeder:
-        self._thread.start()
+        self._feeding = self._pool.submit(self._feed)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(timeout=30)
+        self._pool.shutdown()
 
     @property
     def is_running(self) -> bool:
-        return self._thread.is_alive()
+        return not self._feeding.done()
 
     def stop(self) -> int:
         """Write no more.
 
         :returns: how many lines are in the file.
-        :raises RuntimeError: writing failed earlier.
+        :raises OSError: writing failed earlier.
         """
-        self.__exit__(None, None, None)
-        if self._failure is not None:
-            raise RuntimeError(f"The flights could not be written to {self.path}.") from self._failure
+        self._stop.set()
+        self._feeding.result()
         return self.written
 
-    def _run(self) -> None:
-        try:
-            with self.path.open("ab", buffering=0) as file:
-                self._feed(file)
-        except BaseException as error:  # raised by stop(), in the thread that waits for it
-            self._failure = error
-
-    def _feed(self, file: io.FileIO) -> None:
+    def _feed(self) -> None:
         lines = islice(flight_lines(), self._limit)
-        started = time.monotonic()
-        while not self._stop.wait(1 / _PORTIONS_PER_SECOND):
-            due = int((time.monotonic() - started) * self._rate) - self.written
-            # After a pause of the whole machine the rate is kept, not the average: no burst.
-            portion = list(islice(lines, min(due, self._rate)))
-            if not portion and due > 0:
-                return
-            _write_all(file, b"".join(portion))
-            self.written += len(portion)
-            if due > self._rate:
-                started = time.monotonic() - self.written / self._rate
-
-
-def _write_all(file: io.FileIO, content: bytes) -> None:
-    view = memoryview(content)
-    while view:
-        view = view[file.write(view) :]
+        with self.path.open("ab", buffering=1 << 20) as file:
+            while not self._stop.wait(1 / _PORTIONS_PER_SECOND):
+                portion = list(islice(lines, self._portion))
+                if not portion:
+                    return
+                file.writelines(portion)
+                file.flush()
+                self.written += len(portion)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.demo.flights import HOUR_FORMAT, january, time_hour
-from airflow_eos_provider.demo.oracle import Comparison, Drained, compare, digest, expected_from_values
-from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.demo.oracle import Comparison, Drained, compare, digest
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest
 from airflow_eos_provider.lab.servers.spark_connect import SparkConnect
+from airflow_eos_provider.lab.waiting import until
 
 DAG_ID = "flights_daily"
 TOPIC = "flights.daily"
@@ -30,8 +26,8 @@ TOPIC_PARTITIONS = 3
 FIRST_DAY = datetime(2013, 1, 1, 5, tzinfo=UTC)
 DAY = timedelta(days=1)
 
-#: From one interval's end to the next, seconds: many times what two busy cores need.
-_INTERVAL_SECONDS = 600.0
+#: Bound of one day's run, seconds: many times what two busy cores need.
+_DAY_SECONDS = 600.0
 
 #: Each look at the backfill takes Airflow's api-server about 40 ms of CPU.
 _POLL_SECONDS = 1.0
@@ -41,8 +37,6 @@ _LOOK_FOR_WRITER_SECONDS = 0.03
 
 _DAG_FILE = '''\
 """The demo's interval runs: the flights of 2013, day by day."""
-
-from __future__ import annotations
 
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -70,15 +64,8 @@ dag = interval_run_dag(
 '''
 
 
-class IntervalsFailedError(EosError):
-    """The backfill did not end as it should."""
-
-
 def dag_file(file: Path) -> str:
-    """The text of the DAG file.
-
-    :param file: with January's flights.
-    """
+    """The text of the DAG file, whose runs read this file of flights."""
     return _DAG_FILE.format(dag_id=DAG_ID, topic=TOPIC, group_id=GROUP_ID, file=str(file))
 
 
@@ -96,69 +83,50 @@ def connections(lab: Lab, spark: SparkConnect) -> dict[str, dict[str, Any]]:
     }
 
 
-def backfill(rest: AirflowRest, days: int) -> dict[str, dict[str, Any]]:
-    """Backfill the first days of January and wait for the end of every run.
-
-    :returns: by interval, what its task returned, with the number of ``tries``.
-    :raises IntervalsFailedError: a run failed, or none ended for :data:`_INTERVAL_SECONDS`.
-    """
+def start_backfill(rest: AirflowRest, days: int) -> None:
+    """Ask Airflow for the runs of the first days of January, the last day first."""
     rest.unpause(DAG_ID)
     rest.backfill(DAG_ID, FIRST_DAY, FIRST_DAY + (days - 1) * DAY, max_active_runs=3, backwards=True)
-    done: dict[str, dict[str, Any]] = {}
-    finished: set[str] = set()
-    deadline = time.monotonic() + _INTERVAL_SECONDS
-    while len(finished) < days:
-        for run_id, state in rest.run_states(DAG_ID).items():
-            if state in FINAL_STATES and run_id not in finished:
-                finished.add(run_id)
-                deadline = time.monotonic() + _INTERVAL_SECONDS
-                summary = _summary(rest, run_id, state)
-                done[summary["interval"]] = summary
-        if time.monotonic() > deadline:
-            raise IntervalsFailedError(
-                f"{len(finished)} of {days} intervals are done; none has ended for {_INTERVAL_SECONDS:.0f} s."
-            )
-        time.sleep(_POLL_SECONDS)
-    return done
 
 
-def _summary(rest: AirflowRest, run_id: str, state: str) -> dict[str, Any]:
-    (task,) = rest.task_instances(DAG_ID, run_id)
-    if state != "success":
-        raise IntervalsFailedError(
-            f"The run {run_id} ended as {state}. The end of its log:\n{rest.log_end(DAG_ID, run_id, task)}"
-        )
-    return {**rest.xcom(DAG_ID, run_id, task.task_id), "tries": task.try_number}
+def kill_while_it_writes(spark: SparkConnect, kafka: KafkaSettings) -> dict[str, Any]:
+    """Kill the Spark Connect server while a task of an interval run has an open transaction; start it again.
 
-
-@contextmanager
-def killed_while_it_writes(spark: SparkConnect, kafka: KafkaSettings) -> Iterator[list[dict[str, Any]]]:
-    """Kill the Spark Connect server once, while a task of an interval run has an open transaction; start it again.
-
-    :returns: what was killed so far: ``what``, ``pid`` and ``transaction``.
-    :raises EosError: the server does not start again, or the broker does not answer.
+    :returns: ``what``, ``pid`` and ``transaction``.
+    :raises EosError: no task writes in time, or the server does not start again.
     """
-    ended = threading.Event()
-    killed: list[dict[str, Any]] = []
+    with TransactionsClient(kafka) as transactions:
 
-    def kill() -> None:
-        with TransactionsClient(kafka) as transactions:
-            while not ended.wait(_LOOK_FOR_WRITER_SECONDS):
-                for found in transactions.list(f"{GROUP_ID}-{TOPIC}@", open_only=True):
-                    server = spark.process
-                    if server is not None and found.transactional_id.rpartition("-")[2].isdigit():  # a task's
-                        server.stop(kill=True)
-                        killed.append({"what": "server", "pid": server.pid, "transaction": found.transactional_id})
-                        spark.start()
-                        return
+        def writers() -> list[str]:
+            found = transactions.list(f"{GROUP_ID}-{TOPIC}@", open_only=True)
+            return [one.transactional_id for one in found if one.transactional_id.rpartition("-")[2].isdigit()]
 
-    with ThreadPoolExecutor(1) as pool:
-        killer = pool.submit(kill)
-        try:
-            yield killed
-        finally:
-            ended.set()
-        killer.result()
+        writer = until(writers, "Spark to write", _DAY_SECONDS, pause_seconds=_LOOK_FOR_WRITER_SECONDS)[0]
+        server = spark.process
+        assert server is not None
+        server.stop(kill=True)
+    spark.start()
+    return {"what": "server", "pid": server.pid, "transaction": writer}
+
+
+def wait_for_backfill(rest: AirflowRest, days: int) -> dict[str, dict[str, Any]]:
+    """Wait for the end of every run.
+
+    :returns: by interval, what its task returned, with the number of ``tries``.
+    :raises EosError: a run failed, or did not end in time.
+    """
+
+    def all_done() -> list[str]:
+        states = rest.run_states(DAG_ID)
+        done = [run for run, state in states.items() if state in FINAL_STATES and rest.has_succeeded(DAG_ID, run)]
+        return done if len(done) == days else []
+
+    summaries: dict[str, dict[str, Any]] = {}
+    for run_id in until(all_done, f"{days} intervals", days * _DAY_SECONDS, pause_seconds=_POLL_SECONDS):
+        (task,) = rest.task_instances(DAG_ID, run_id)
+        summary = rest.xcom(DAG_ID, run_id, task.task_id)
+        summaries[summary["interval"]] = {**summary, "tries": task.try_number}
+    return summaries
 
 
 def compare_days(
@@ -169,19 +137,20 @@ def compare_days(
     :param summaries: what the tasks returned, by interval.
     :param lines: the data set, January by default.
     """
-    bounds = [f"{FIRST_DAY + number * DAY:{HOUR_FORMAT}}" for number in range(days + 1)]
-    by_day: dict[str, list[bytes]] = {start: [] for start in bounds[:-1]}
-    for line in lines if lines is not None else january():
-        day = max((start for start in bounds if start <= time_hour(line)), default="")
-        by_day.get(day, []).append(line.rstrip(b"\n"))
+    expected = Drained("the data set")
     found = []
+    flights = [(time_hour(line), line.rstrip(b"\n")) for line in (january() if lines is None else lines)]
+    bounds = [f"{FIRST_DAY + number * DAY:{HOUR_FORMAT}}" for number in range(days + 1)]
     for start, end in pairwise(bounds):
-        name = f"{start}/{end}"
-        counts = [len(drained.copies.get(digest(value), ())) for value in by_day[start]]
-        summary = summaries.get(name, {})
+        counts = []
+        for hour, flight in flights:
+            if start <= hour < end:
+                expected.put(flight)
+                counts.append(len(drained.copies.get(digest(flight), ())))
+        summary = summaries.get(f"{start}/{end}", {})
         found.append(
             {
-                "interval": name,
+                "interval": f"{start}/{end}",
                 "records": sum(counts),
                 "duplicates": sum(count - 1 for count in counts if count > 1),
                 "missing": counts.count(0),
@@ -191,5 +160,4 @@ def compare_days(
                 "seconds": summary.get("seconds"),
             }
         )
-    expected = expected_from_values((value for values in by_day.values() for value in values), "the data set")
     return compare(expected, drained), found

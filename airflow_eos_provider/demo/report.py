@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from airflow_eos_provider import __version__
 from airflow_eos_provider.demo.connectors import Fencing
 from airflow_eos_provider.demo.oracle import Comparison
 from airflow_eos_provider.demo.upgrade import Upgrade
 
 WORKERS = 2
+
+#: Rows of the table of topics: name -> field of a comparison.
+_FIGURES = {
+    "expected": "expected",
+    "found": "records",
+    "missing": "missing",
+    "unexpected": "unexpected",
+    "duplicates before enabled": "duplicates_before",
+    "found since enabled": "records_since",
+    "duplicates since enabled": "duplicates",
+}
 
 
 @dataclass(slots=True)
@@ -51,40 +59,32 @@ class DemoReport:
     failure: str | None = None
 
     @property
-    def promises(self) -> dict[str, bool | None]:
-        """Every promise of the demo, and whether it held; None where nothing was seen that shows it."""
-        source, mirror, topic, killed = self.source, self.mirror, self.interval_topic, self.killed
-        complete = len(self.intervals) == self.days and all(entry["complete"] for entry in self.intervals)
-        return {
-            "flights: a kill before the upgrade left duplicates": source.duplicates_before > 0 if source else None,
-            "every worker was rolled to preparing": self._rolled("preparing"),
-            "every worker was rolled to enabled": self._rolled("enabled"),
-            "both plans were approved in Airflow": len(self.upgrade.approvals) == 2 if self.upgrade.rolls else None,
-            "all tasks ran again after a worker was killed": bool(killed.get("tasks_running_again_seconds")) or None,
-            "the reconfigured mirror was fenced": self.fencing.is_real if self.fencing else None,
-            "the load lasted until then": self.load_lasted if self.load else None,
-            "flights: no records missing": source.nothing_missing if source else None,
-            "flights: no duplicates since enabled": self._no_duplicates(source),
-            "src.flights: no records missing": mirror.nothing_missing if mirror else None,
-            "src.flights: no duplicates since enabled": self._no_duplicates(mirror),
-            "every interval is complete": complete if self.intervals else None,
-            "flights.daily: no records missing": topic.nothing_missing if topic else None,
-            "flights.daily: no duplicates": topic.nothing_double if topic else None,
-            "Spark was killed while it wrote": bool(self.killed_in_intervals) if self.intervals else None,
-        }
-
-    def _rolled(self, mode: str) -> bool | None:
-        workers = next((roll.get("workers", []) for roll in self.upgrade.rolls if roll.get("to") == mode), None)
-        return workers and len(workers) == WORKERS and all(worker.get("mode") == mode for worker in workers)
-
-    def _no_duplicates(self, comparison: Comparison | None) -> bool | None:
-        """Without the moment at which every worker was enabled, copies prove nothing."""
-        return comparison.nothing_double if comparison and self.upgrade.enabled_at_ms is not None else None
-
-    @property
     def checks(self) -> dict[str, bool]:
         """Every promise of the demo, and whether it was seen to hold."""
-        return {promise: bool(held) for promise, held in self.promises.items()}
+        source, mirror, topic, fencing = self.source, self.mirror, self.interval_topic, self.fencing
+        is_enabled = self.upgrade.enabled_at_ms is not None  # without that moment copies prove nothing
+        complete = [entry["complete"] for entry in self.intervals]
+        return {
+            "flights: a kill before the upgrade left duplicates": bool(source and source.duplicates_before),
+            "every worker was rolled to preparing": self._rolled("preparing"),
+            "every worker was rolled to enabled": self._rolled("enabled"),
+            "both plans were approved in Airflow": len(self.upgrade.approvals) == 2,
+            "all tasks ran again after a worker was killed": "tasks_running_again_seconds" in self.killed,
+            "the reconfigured mirror was fenced": bool(fencing and fencing.is_real),
+            "the load lasted until then": self.load_lasted,
+            "flights: no records missing": bool(source and source.nothing_missing),
+            "flights: no duplicates since enabled": bool(is_enabled and source and source.nothing_double),
+            "src.flights: no records missing": bool(mirror and mirror.nothing_missing),
+            "src.flights: no duplicates since enabled": bool(is_enabled and mirror and mirror.nothing_double),
+            "every interval is complete": len(complete) == self.days and all(complete),
+            "flights.daily: no records missing": bool(topic and topic.nothing_missing),
+            "flights.daily: no duplicates": bool(topic and topic.nothing_double),
+            "Spark was killed while it wrote": bool(self.killed_in_intervals),
+        }
+
+    def _rolled(self, mode: str) -> bool:
+        workers = [worker for roll in self.upgrade.rolls if roll.get("to") == mode for worker in roll["workers"]]
+        return len(workers) == WORKERS and all(worker.get("mode") == mode for worker in workers)
 
     @property
     def ok(self) -> bool:
@@ -92,11 +92,11 @@ class DemoReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The content of report.json."""
+        plain = ["ok", "failure", "checks", "killed", "intervals", "killed_in_intervals", "days", "load", "airflow"]
+        topics = {"source": self.source, "mirror": self.mirror, "interval_topic": self.interval_topic}
         rolls = self.upgrade.rolls
         return {
-            "ok": self.ok,
-            "failure": self.failure,
-            "checks": self.checks,
+            **{name: getattr(self, name) for name in plain},
             "upgrade": {
                 "from": rolls[0].get("from") if rolls else None,
                 "to": rolls[-1].get("to") if rolls else None,
@@ -104,25 +104,17 @@ class DemoReport:
                 "rolls": rolls,
                 "approvals": self.upgrade.approvals,
             },
-            "source": _topic(self.source),
-            "mirror": _topic(self.mirror),
-            "killed": self.killed,
+            **{
+                name: {**asdict(one), "duplicates_before_enabled": one.duplicates_before} if one else {}
+                for name, one in topics.items()
+            },
             "fencing": [self.fencing.to_dict()] if self.fencing else [],
-            "intervals": self.intervals,
-            "interval_topic": _topic(self.interval_topic),
-            "killed_in_intervals": self.killed_in_intervals,
-            "days": self.days,
-            "load": self.load,
-            "airflow": self.airflow,
             "seconds": round(sum(seconds for _, seconds in self.timings), 1),
             "timings": [{"step": step, "seconds": seconds} for step, seconds in self.timings],
-            "versions": {"airflow_eos_provider": __version__, "python": platform.python_version()},
         }
 
     def write(self, path: Path) -> None:
-        temporary = path.with_name(f"{path.name}.new")
-        temporary.write_text(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        path.write_text(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def show(self, console: Console) -> None:
         """Print the tables."""
@@ -134,23 +126,25 @@ class DemoReport:
             columns = ["worker", "seconds", "task downtime (s)", "proven mode"]
             console.print(_table(f"Roll to {roll.get('to')}", columns, rows))
         if self.fencing is not None:
-            console.print(_fencing_table(self.fencing))
+            looks = (self.fencing.before, self.fencing.fenced, self.fencing.after)
+            rows = [
+                [name, *(look[name].producer_epoch if name in look else "not seen" for look in looks)]
+                for name in sorted(self.fencing.before)
+            ]
+            columns = ["transactional id", "before", "fenced", "after"]
+            console.print(_table("Fencing: producer epochs", columns, rows))
         topics = [topic for topic in (self.source, self.mirror, self.interval_topic) if topic is not None]
         if topics:
-            console.print(_topics_table(topics))
+            rows = [[name, *(f"{getattr(one, figure):,}" for one in topics)] for name, figure in _FIGURES.items()]
+            columns = ["", *(one.topic for one in topics)]
+            console.print(_table("Records seen by a read_committed consumer", columns, rows))
         if self.intervals:
             names = ["records", "missing", "duplicates", "tries"]
             rows = [[entry["interval"][:10], *(entry[name] for name in names)] for entry in self.intervals]
             console.print(_table("Interval runs", ["day", *names], rows))
-        words = {True: Text("yes", "green"), False: Text("NO", "bold red"), None: Text("not shown", "yellow")}
-        rows = [[promise, words[held]] for promise, held in self.promises.items()]
+        words = {True: Text("yes", "green"), False: Text("NO", "bold red")}
+        rows = [[promise, words[held]] for promise, held in self.checks.items()]
         console.print(_table("Checks", ["promise", "held"], rows))
-
-
-def _topic(comparison: Comparison | None) -> dict[str, Any]:
-    if comparison is None:
-        return {}
-    return {**asdict(comparison), "duplicates_before_enabled": comparison.duplicates_before}
 
 
 def _table(title: str, columns: list[str], rows: list[list[Any]]) -> Table:
@@ -161,29 +155,3 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> Table:
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
     return table
-
-
-def _fencing_table(fencing: Fencing) -> Table:
-    def epoch(name: str, found: Mapping[str, Any], otherwise: str) -> str:
-        return str(found[name].producer_epoch) if name in found else otherwise
-
-    rows = [
-        [name, epoch(name, fencing.before, ""), epoch(name, fencing.fenced, "not seen"), epoch(name, fencing.after, "")]
-        for name in sorted(fencing.before)
-    ]
-    return _table("Fencing: producer epochs", ["transactional id", "before", "fenced", "after"], rows)
-
-
-def _topics_table(topics: list[Comparison]) -> Table:
-    """One column per topic: topics are few, and there are many figures of each."""
-    figures: dict[str, Callable[[Comparison], int]] = {
-        "expected": lambda one: one.expected,
-        "found": lambda one: one.records,
-        "missing": lambda one: one.missing,
-        "unexpected": lambda one: one.unexpected,
-        "duplicates before enabled": lambda one: one.duplicates_before,
-        "found since enabled": lambda one: one.records_since,
-        "duplicates since enabled": lambda one: one.duplicates,
-    }
-    rows: list[list[Any]] = [[name, *(f"{figure(one):,}" for one in topics)] for name, figure in figures.items()]
-    return _table("Records seen by a read_committed consumer", ["", *(one.topic for one in topics)], rows)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab.servers.airflow_rest import AirflowRest, AirflowRestError
+from airflow_eos_provider.lab.servers.airflow_rest import AirflowRest
+from airflow_eos_provider.lab.waiting import until
 
 DAG_ID = "connect_exactly_once_upgrade"
 CONNECTION_ID = "kafka_connect_default"
 
 DAG_FILE = '''\
 """The upgrade of the demo's cluster. Airflow finds DAGs by the words dag and airflow in a file."""
-
-from __future__ import annotations
 
 from airflow_eos_provider.dag_factories.upgrade import upgrade_dag
 
@@ -31,10 +27,6 @@ _POLL_SECONDS = 1.0
 #: Airflow 3.3 loses an answer that comes before it has heard that the process which asked has ended, and the operator
 #: then needs 8 s more to be sure of it (see ``operators/approval.py``). The demo's Airflow hears it within a second.
 _ANSWER_AFTER_SECONDS = 3.0
-
-
-class UpgradeFailedError(EosError):
-    """The upgrade DAG did not succeed."""
 
 
 @dataclass(slots=True)
@@ -55,45 +47,21 @@ class Upgrade:
         rolled = [roll for roll in self.rolls if roll.get("to") == Mode.ENABLED]
         return int(rolled[-1]["finished_at_ms"]) if rolled else None
 
-    def run(self, rest: AirflowRest, say: Callable[[str], None]) -> None:
+    def run(self, rest: AirflowRest) -> None:
         """Trigger the DAG, approve its plans, and wait for its end.
 
-        :param say: receives each plan's question and each roll's result.
-        :raises UpgradeFailedError: the run failed, or did not end in time.
+        :raises EosError: the run failed, or did not end in time.
         """
         rest.unpause(DAG_ID)
         self.run_id = rest.trigger(DAG_ID, {"reason": "eos demo"})
-        deadline = time.monotonic() + _DEADLINE_SECONDS
         asked_at: dict[str, float] = {}
-        try:
-            while (state := rest.run_state(DAG_ID, self.run_id)) != "success":
-                if state == "failed" or time.monotonic() > deadline:
-                    raise UpgradeFailedError(f"The run {self.run_id} of {DAG_ID} is {state}.{_failures(rest, self)}")
-                self._approve(rest, asked_at, say)
-                time.sleep(_POLL_SECONDS)
-        finally:  # a run that failed reports what it has done, too
-            for mode in (Mode.PREPARING, Mode.ENABLED):
-                with contextlib.suppress(EosError):
-                    self.rolls.append(rest.xcom(DAG_ID, self.run_id, f"roll_{mode}"))
 
-    def _approve(self, rest: AirflowRest, asked_at: dict[str, float], say: Callable[[str], None]) -> None:
-        for action in rest.required_actions(DAG_ID, self.run_id):
-            if time.monotonic() - asked_at.setdefault(action.task_id, time.monotonic()) < _ANSWER_AFTER_SECONDS:
-                continue
-            try:
-                rest.answer(DAG_ID, self.run_id, action, "Approve")
-            except AirflowRestError as error:
-                if error.status == 409:  # answered meanwhile, by a person on Airflow's page
-                    continue
-                raise
-            self.approvals.append(action.task_id)
-            say(f"approved: {action.subject}")
+        def succeeded() -> bool:
+            for action in rest.required_actions(DAG_ID, self.run_id):
+                if time.monotonic() - asked_at.setdefault(action.task_id, time.monotonic()) > _ANSWER_AFTER_SECONDS:
+                    rest.answer(DAG_ID, self.run_id, action, "Approve")
+                    self.approvals.append(action.task_id)
+            return rest.has_succeeded(DAG_ID, self.run_id)
 
-
-def _failures(rest: AirflowRest, upgrade: Upgrade) -> str:
-    """The ends of the logs of the tasks that failed."""
-    text = ""
-    for task in rest.task_instances(DAG_ID, upgrade.run_id):
-        if task.state == "failed":
-            text += f" The end of the log of {task.task_id}:\n{rest.log_end(DAG_ID, upgrade.run_id, task)}"
-    return text
+        until(succeeded, f"the end of {DAG_ID}", _DEADLINE_SECONDS, pause_seconds=_POLL_SECONDS)
+        self.rolls += [rest.xcom(DAG_ID, self.run_id, f"roll_{mode}") for mode in (Mode.PREPARING, Mode.ENABLED)]

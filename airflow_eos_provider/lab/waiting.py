@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from confluent_kafka import KafkaException
 
 from airflow_eos_provider.connect.cluster.description import RestSettings
 from airflow_eos_provider.connect.rest import tls_context
-from airflow_eos_provider.errors import UnreachableError
+from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.startup_wait import Starting, StartupLimits, wait_until_ready
@@ -25,6 +26,29 @@ STARTUP_LIMITS = StartupLimits(idle_seconds=120.0, overall_seconds=600.0)
 GROUP_SECONDS = 180.0
 
 _POLL_SECONDS = 0.1
+
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T], what: str, seconds: float, *, pause_seconds: float = _POLL_SECONDS) -> T:
+    """Look again and again until there is something. A look that nobody answers, as in a rebalance, sees nothing.
+
+    :param look: what it returns ends the wait if it is true.
+    :param what: what is waited for, for the error.
+    :returns: what was seen.
+    :raises EosError: there is nothing in time.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        problem = ""
+        try:
+            if found := look():
+                return found
+        except UnreachableError as error:
+            problem = f" {error.found}"
+        if time.monotonic() > deadline:
+            raise EosError(f"Timed out after {seconds:.0f} s waiting for {what}.{problem}")
+        time.sleep(pause_seconds)
 
 
 def wait_for(name: str, ready: Callable[[], bool], process: ProcessIdentity, log: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.demo.oracle import Comparison, Expected, compare, drain, expected_from_values
+from airflow_eos_provider.demo.oracle import Comparison, Drained, compare, drain, expected_from_values
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.postgres import USER, Postgres
 from tests.lab.jars import jars_of
@@ -112,11 +112,11 @@ class Orders:
         """
         table = self.expected()
         wait_for(
-            "every row is delivered", lambda: set(table.counts) <= set(drain(self._lab.cluster().kafka, TOPIC).copies)
+            "every row is delivered", lambda: set(table.copies) <= set(drain(self._lab.cluster().kafka, TOPIC).copies)
         )
         return compare(table, drain(self._lab.cluster().kafka, TOPIC), since_ms)
 
-    def expected(self) -> Expected:
+    def expected(self) -> Drained:
         """What the database itself says."""
         rows = self._postgres.run("SELECT line, note FROM orders", database="shop")
         values = (json.dumps({"line": line, "note": note}, separators=(",", ":")).encode() for line, note in rows)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_eos_provider.demo.connectors import TOPIC_CONFIG
-from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_topic, expected_from_values
+from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_values
 from airflow_eos_provider.errors import ReadTimeoutError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
@@ -85,7 +85,7 @@ def test_one_doubled_record_is_caught_and_dated_by_the_brokers_clock(topic: Topi
 def test_one_altered_record_is_caught(topic: Topic) -> None:
     topic.produce([*LINES[:-1], LINES[-1].replace(b"2013", b"2014")])
     comparison = topic.compare()
-    assert (comparison.missing, comparison.unexpected, comparison.altered) == (1, 1, 1)
+    assert (comparison.missing, comparison.unexpected) == (1, 1)
     assert not comparison.exactly_once
 
 
@@ -116,9 +116,9 @@ def test_a_copy_of_a_topic_is_held_to_the_topic_as_it_is(topic: Topic, broker_la
     mirror = Topic(broker_lab)
     mirror.produce([*LINES, LINES[0]])
     source = drain(topic.settings, topic.name)
-    assert compare(expected_from_topic(source), drain(mirror.settings, mirror.name)).exactly_once
+    assert compare(source, drain(mirror.settings, mirror.name)).exactly_once
     mirror.produce([LINES[7]])
-    again = compare(expected_from_topic(source), drain(mirror.settings, mirror.name))
+    again = compare(source, drain(mirror.settings, mirror.name))
     assert (again.duplicates, again.missing) == (1, 0)
 
 

@@ -215,7 +215,9 @@ def test_a_roll_to_enabled_is_refused_until_its_rights_are_there_and_needs_no_ot
     with (lab.data_dir / "lines.txt").open("a", encoding="utf-8") as file:
         file.write("second\n")
     until(
-        lambda: drain(lab.kafka, "orders").counts() == expected_from_values([b"first", b"second"], "the lines").counts,
+        lambda: (
+            drain(lab.kafka, "orders").counts() == expected_from_values([b"first", b"second"], "the lines").counts()
+        ),
         "each line once",
         seconds=60.0,
     )

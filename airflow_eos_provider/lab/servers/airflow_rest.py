@@ -182,6 +182,18 @@ class AirflowRest:
     def run_state(self, dag_id: str, run_id: str) -> str:
         return str(self._read(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
+    def has_succeeded(self, dag_id: str, run_id: str) -> bool:
+        """Whether a run has ended well.
+
+        :raises EosError: it has ended otherwise; with the end of the log of each task that failed.
+        """
+        state = self.run_state(dag_id, run_id)
+        if state in FINAL_STATES - {"success"}:
+            failed = [task for task in self.task_instances(dag_id, run_id) if task.state == "failed"]
+            logs = [f"\nThe end of the log of {task.task_id}:\n{self.log_end(dag_id, run_id, task)}" for task in failed]
+            raise EosError(f"The run {run_id} of {dag_id} ended as {state}.{''.join(logs)}")
+        return state == "success"
+
     def task_instances(self, dag_id: str, run_id: str) -> tuple[TaskInstance, ...]:
         answer = self._read(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances", limit=100)
         return tuple(

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.servers.airflow import COMPONENTS, _unhealthy
 from airflow_eos_provider.lab.servers.airflow_rest import AirflowRest
 
@@ -61,3 +62,20 @@ def test_airflow_is_up_when_each_part_is_and_tasks_are_answered(
 ) -> None:
     with api_server(answers) as rest:
         assert _unhealthy(rest, components) == unhealthy
+
+
+def test_a_run_that_failed_is_an_error_with_the_end_of_its_log() -> None:
+    run = "/api/v2/dags/d/dagRuns/r"
+    tasks = [{"task_id": name, "state": state, "try_number": 2} for name, state in (("a", "success"), ("b", "failed"))]
+    answers: dict[str, object] = {
+        run: {"state": "failed"},
+        f"{run}/taskInstances?limit=100": {"task_instances": tasks},
+        f"{run}/taskInstances/b/logs/2?map_index=-1": {"content": [{"timestamp": "2026-01-01", "event": "No broker."}]},
+    }
+    with api_server(answers) as rest:
+        rest._token = "given"
+        with pytest.raises(EosError, match=r"r of d ended as failed\.\nThe end of the log of b:\nNo broker\."):
+            rest.has_succeeded("d", "r")
+        for state in ("running", "success"):
+            answers[run] = {"state": state}
+            assert rest.has_succeeded("d", "r") is (state == "success")

@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from airflow_eos_provider.lab.waiting import is_healthy
+from airflow_eos_provider.errors import EosError, UnreachableError
+from airflow_eos_provider.lab.waiting import is_healthy, until
 
 
 @contextmanager
@@ -74,3 +75,23 @@ def test_where_nobody_listens_nobody_is_ready() -> None:
     with worker({}) as url:
         pass
     assert not is_healthy(url)
+
+
+def test_a_wait_returns_what_was_seen_and_a_look_that_nobody_answers_sees_nothing() -> None:
+    looks = iter([UnreachableError("The worker does not answer."), "", "seen"])
+
+    def look() -> str:
+        found = next(looks)
+        if isinstance(found, UnreachableError):
+            raise found
+        return found
+
+    assert until(look, "something", 60.0, pause_seconds=0.0) == "seen"
+
+
+def test_a_wait_in_vain_ends_with_what_was_waited_for_and_why_nobody_answered() -> None:
+    def look() -> None:
+        raise UnreachableError("The worker does not answer.")
+
+    with pytest.raises(EosError, match=r"waiting for the end\. The worker does not answer\."):
+        until(look, "the end", 0.0)
