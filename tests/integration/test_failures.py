@@ -34,21 +34,25 @@ SLOW = "slow"
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
-    """One worker, and the connector whose transaction times out: the broker looks for those every ten seconds.
+    """One worker, and the connector whose transaction times out: the broker looks for those twice a second.
 
     The broker allows no transaction of the 90 s that Connect asks for when it fences.
     """
+    settings = {
+        "transaction.max.timeout.ms": "80000",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    }
     options = LabOptions(name="failures", workers=1, mode=Mode.ENABLED, session_timeout_ms=6000, test_connectors=True)
     plain = Broker.properties
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Broker, "properties", lambda broker: {**plain(broker), "transaction.max.timeout.ms": "80000"})
+        patch.setattr(Broker, "properties", lambda broker: {**plain(broker), **settings})
         lab = lab_factory(options)
     create(
         lab,
         SLOW,
         **{
             "transaction.boundary": "interval",
-            "transaction.boundary.interval.ms": "15000",
+            "transaction.boundary.interval.ms": "6000",
             "producer.override.transaction.timeout.ms": "2000",
         },
     )
@@ -121,7 +125,7 @@ def test_a_task_that_another_producer_fenced_is_called_fenced_and_one_restart_he
 
 
 def test_a_task_whose_transaction_timed_out_is_called_so_with_the_four_remedies(lab: Lab, observer: Observer) -> None:
-    """A limit of two seconds for transactions of fifteen."""
+    """A limit of two seconds for transactions of six."""
     writes_until_it_fails(lab, SLOW, 240)
     observation = observer.observe()
     assert kind_of(observation, SLOW) is FailureKind.TIMED_OUT
