@@ -467,23 +467,6 @@ def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_wor
     plain.lab.stop_worker(index)
 
 
-def test_connects_own_reset_fails_with_an_own_topic_under_exactly_once_and_ours_works(
-    cluster: Cluster, eos: Any
-) -> None:
-    """The last one in this file: Connect leaves the producer of its failed reset behind, which takes most of a core."""
-    cluster.source("rest", **{"offsets.storage.topic": "rest-offsets"})
-    cluster.rest.stop("rest")
-    until(lambda: cluster.state("rest") == "STOPPED", "the stop", seconds=SECONDS)
-    # If a later version of Kafka mends it, docs/connect/offsets.md changes.
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.delete(f"{cluster.lab.connect_urls[0]}/connectors/rest/offsets", timeout=5, trust_env=False)
-    assert listed(eos, "rest") == [END]
-    eos.run("offsets", "reset", "rest", "--yes")
-    assert listed(eos, "rest") == []
-    cluster.rest.resume("rest")
-    cluster.until_read("rest", 2)
-
-
 SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 
 
@@ -568,3 +551,20 @@ def test_a_task_that_fails_by_its_new_offset_is_reported(cluster: Cluster, eos: 
     said = " ".join(eos.run("offsets", "restore", "broken", "--from", "odd", "--yes", expect=1).stderr.split())
     assert "it does not run: task 0 has failed" in said
     assert last_change(eos, "broken")[0] == "done"
+
+
+def test_connects_own_reset_fails_with_an_own_topic_under_exactly_once_and_ours_works(
+    cluster: Cluster, eos: Any
+) -> None:
+    """The last one in this file: Connect leaves the producer of its failed reset behind, which takes most of a core."""
+    cluster.source("rest", **{"offsets.storage.topic": "rest-offsets"})
+    cluster.rest.stop("rest")
+    until(lambda: cluster.state("rest") == "STOPPED", "the stop", seconds=SECONDS)
+    # If a later version of Kafka mends it, docs/connect/offsets.md changes.
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.delete(f"{cluster.lab.connect_urls[0]}/connectors/rest/offsets", timeout=5, trust_env=False)
+    assert listed(eos, "rest") == [END]
+    eos.run("offsets", "reset", "rest", "--yes")
+    assert listed(eos, "rest") == []
+    cluster.rest.resume("rest")
+    cluster.until_read("rest", 2)
