@@ -23,8 +23,11 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-#: What each command imports late, after its arguments are read: 0.3 s of CPU.
-_LATE = ("typer._adapters", "typer.rich_utils", "rich.markdown")
+#: What each command imports late, after its arguments are read: 0.4 s of CPU.
+_LATE = (
+    *("typer._adapters", "typer._click.decorators", "typer.rich_utils", "rich.markdown"),
+    *("csv", "encodings.ascii", "encodings.idna", "httpcore", "importlib.metadata", "pydantic.plugin._loader"),
+)
 
 #: A request with all of an environment is far smaller.
 _REQUEST_BYTES = 128 * 1024
@@ -42,6 +45,19 @@ class Forks:
     def __init__(self) -> None:
         self._server: tuple[subprocess.Popen[bytes], socket.socket] | None = None
 
+    def start(
+        self, module: str, arguments: tuple[str, ...], *, folder: Path, environment: Mapping[str, str]
+    ) -> subprocess.Popen[str]:
+        """What ``python -m module arguments`` does, beside its test: output and errors come through pipes.
+
+        :param environment: see :meth:`run`.
+        """
+        output, errors = os.pipe(), os.pipe()
+        pid, answers = self._fork(module, arguments, folder, environment, output[1], errors[1])
+        for _, end in (output, errors):
+            os.close(end)
+        return _Started(arguments, pid, answers, output[0], errors[0])
+
     def run(
         self, module: str, arguments: tuple[str, ...], *, folder: Path, environment: Mapping[str, str], seconds: float
     ) -> subprocess.CompletedProcess[str]:
@@ -52,17 +68,11 @@ class Forks:
         :raises AssertionError: it had to be killed; with what it had printed.
         """
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with ours:
-                with theirs:
-                    request = json.dumps([module, arguments, str(folder), dict(environment)]).encode()
-                    assert len(request) <= _REQUEST_BYTES
-                    socket.send_fds(self._socket(), [request], [output.fileno(), errors.fileno(), theirs.fileno()])
-                ours.settimeout(_START_SECONDS)
-                pid = int(ours.recv(100) or self._ended())
-                ours.settimeout(seconds)
+            pid, answers = self._fork(module, arguments, folder, environment, output.fileno(), errors.fileno())
+            with answers:
+                answers.settimeout(seconds)
                 try:
-                    code = int(ours.recv(100) or self._ended())
+                    code = int(answers.recv(100) or self._ended())
                 except TimeoutError:
                     os.kill(pid, signal.SIGKILL)
                     code = None
@@ -72,6 +82,21 @@ class Forks:
                 texts.append(file.read().decode())
         assert code is not None, f"killed after {seconds:.0f} s: {arguments}\n{texts[0]}\n{texts[1]}"
         return subprocess.CompletedProcess(arguments, code, *texts)
+
+    def _fork(
+        self, module: str, arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str], *files: int
+    ) -> tuple[int, socket.socket]:
+        """The command's pid, and what its exit code comes from.
+
+        :param files: for its output and its errors.
+        """
+        answers, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            request = json.dumps([module, arguments, str(folder), dict(environment)]).encode()
+            assert len(request) <= _REQUEST_BYTES
+            socket.send_fds(self._socket(), [request], [*files, theirs.fileno()])
+        answers.settimeout(_START_SECONDS)
+        return int(answers.recv(100) or self._ended()), answers
 
     def _ended(self) -> str:
         """The process that forks has ended: say so, and let the next command start another one."""
@@ -103,6 +128,32 @@ class Forks:
                 )
             self._server = process, ours
         return self._server[1]
+
+
+class _Started(subprocess.Popen[str]):
+    """A command that another process has forked, which tells its exit code."""
+
+    def __init__(self, arguments: tuple[str, ...], pid: int, answers: socket.socket, output: int, errors: int) -> None:
+        self.args, self.pid, self.returncode, self._answers = arguments, pid, None, answers
+        self.stdin, self.stdout, self.stderr = None, os.fdopen(output), os.fdopen(errors)
+        self.text_mode, self._communication_started, self._input = True, False, None
+
+    def _internal_poll(self) -> int | None:
+        """What :meth:`poll` calls."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._wait(0)
+        return None
+
+    def _wait(self, timeout: float | None) -> int:
+        """What :meth:`wait` and :meth:`communicate` call."""
+        if self.returncode is None:
+            self._answers.settimeout(None if timeout is None else max(timeout, 0))
+            try:
+                self.returncode = int(self._answers.recv(100))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
+            self._answers.close()
+        return self.returncode
 
 
 #: For the tests of this process; :meth:`Forks.close` ends it.
@@ -139,6 +190,8 @@ def _attend(request: tuple[str, list[str], str, dict[str, str]], output: int, er
     for file, number in ((output, 1), (errors, 2)):
         os.dup2(file, number)
         os.close(file)
+    sys.stdout = os.fdopen(1, "w", closefd=False)  # the streams of before believe that they can seek
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,8 +28,7 @@ from tests import seen
 from tests.forked import COLUMNS, FORKS
 from tests.waiting import wait_for
 
-PROGRAM = Path(__file__).with_name("eos_at_a_moment.py")
-PROGRAM_MODULE = "tests.faults.eos_at_a_moment"
+PROGRAM = "tests.faults.eos_at_a_moment"
 
 #: Exit codes of ``eos``, see airflow_eos_provider/errors.py.
 REFUSED, UNREACHABLE, FENCED = 3, 6, 7
@@ -58,14 +56,8 @@ class Rolls:
         self._children: list[subprocess.Popen[str]] = []
 
     def start(self, moment: str, signal_name: str, *arguments: str) -> subprocess.Popen[str]:
-        child = subprocess.Popen(
-            [sys.executable, str(PROGRAM), moment, signal_name, *arguments],
-            cwd=self._folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self._environment,
-        )
+        all_arguments = (moment, signal_name, *arguments)
+        child = FORKS.start(PROGRAM, all_arguments, folder=self._folder, environment=self._environment)
         self._children.append(child)
         return child
 
@@ -78,7 +70,7 @@ class Rolls:
 
     def _forked(self, moment: str, arguments: tuple[str, ...], expect: int) -> str:
         done = FORKS.run(
-            PROGRAM_MODULE,
+            PROGRAM,
             (moment, "SIGKILL", *arguments),
             folder=self._folder,
             environment=self._environment,

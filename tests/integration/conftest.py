@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,14 +34,7 @@ class Eos:
         return {**os.environ, "COLUMNS": COLUMNS, "EOS_CLUSTER": str(self.lab.cluster_file)}
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "airflow_eos_provider.cli", *arguments],
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self._environment,
-        )
+        return FORKS.start("airflow_eos_provider.cli", arguments, folder=self.folder, environment=self._environment)
 
     def run(self, *arguments: str, expect: int | tuple[int, ...] = 0) -> subprocess.CompletedProcess[str]:
         done = FORKS.run(

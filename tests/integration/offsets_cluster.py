@@ -6,12 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.kafka.read.reader import read_to_end
@@ -134,8 +135,7 @@ class SuspendedChange:
 
     def _is_suspended(self) -> bool:
         assert self._process.poll() is None, self._process.communicate()
-        # Each time that it is suspended is reported once.
-        return os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG) is not None
+        return psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED
 
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGCONT)
@@ -156,14 +156,8 @@ def suspended(lab: Lab, steps: str, *arguments: str) -> Iterator[SuspendedChange
 
     :param steps: where, separated by commas.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", _SIGNALLED, "SIGSTOP", steps, "announced", *arguments],
-        cwd=_FOLDER,
-        env=_environment(lab),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    all_arguments = ("SIGSTOP", steps, "announced", *arguments)
+    process = FORKS.start(_SIGNALLED, all_arguments, folder=_FOLDER, environment=_environment(lab))
     try:
         change = SuspendedChange(process)
         change.await_step()
