@@ -37,6 +37,7 @@ from tests.lab.lab import TestLab, TestLabOptions, take_down
 from tests.lab.machine_needs import need_machines
 from tests.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from tests.needs import mark, require_needs
+from tests.shared import SHARED, Shared
 from tests.spark_session import spark_session
 from tests.tiers import Families, add_option, family_of, imports_nothing_for, leave_out
 
@@ -122,6 +123,20 @@ def _problems(lines: list[str]) -> list[str]:
         if is_part and not line.startswith("\t"):
             problems.append(line)
     return problems
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """With a family's last test end what its files share."""
+    try:
+        yield
+    finally:
+        if nextitem is None or _family_of(nextitem) != _family_of(item):
+            SHARED.end()
+
+
+def _family_of(item: pytest.Item) -> str:
+    return family_of(item.nodeid.partition("::")[0])
 
 
 @pytest.fixture
@@ -290,24 +305,53 @@ def lab_factory(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Itera
 
 
 @pytest.fixture(scope="session")
+def shared(guard: Guard) -> Iterator[Shared]:
+    """What the files of a family share; another family finds nothing there."""
+    yield SHARED
+    SHARED.end()
+
+
+@pytest.fixture(scope="session")
+def shared_lab(shared: Shared, tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> LabFactory:
+    """Labs for tests that leave them as they were: the files of a family get the same one for the same options."""
+
+    def shared_lab(**options: Any) -> TestLab:
+        @contextlib.contextmanager
+        def made() -> Iterator[TestLab]:
+            with _labs(tmp_path_factory, guard) as start:
+                yield start(**options)
+
+        lab: TestLab = shared.get(("lab", *sorted(options.items())), made)
+        return lab
+
+    return shared_lab
+
+
+@pytest.fixture(scope="session")
 def machines() -> None:
     """For tests whose lab has machines: not run where it cannot have any."""
     need_machines()
 
 
 @pytest.fixture(scope="module")
-def disabled_lab(lab_factory: LabFactory) -> Lab:
+def disabled_lab(shared_lab: LabFactory) -> Lab:
     """Two workers in mode disabled, for tests that leave the workers alone; connectors of their own are fine.
 
-    For one file: a lab that waits for a later file takes 6 % of a core meanwhile, a new one 6 s of CPU.
+    For one family: a lab that waits for a later file takes 6 % of a core meanwhile, a new one 6 s of CPU.
     """
-    return lab_factory(name="disabled", mode=Mode.DISABLED, workers=2)
+    return shared_lab(name="disabled", mode=Mode.DISABLED, workers=2)
 
 
 @pytest.fixture(scope="module")
-def broker_lab(lab_factory: LabFactory) -> Lab:
-    """A broker without workers, for tests that need topics only."""
-    return lab_factory(name="topics", workers=0)
+def enabled_lab(shared_lab: LabFactory) -> Lab:
+    """One worker in mode enabled, with the connectors of Connect's own tests, for tests as those before."""
+    return shared_lab(name="enabled", mode=Mode.ENABLED, workers=1, test_connectors=True)
+
+
+@pytest.fixture(scope="module")
+def broker_lab(shared_lab: LabFactory) -> Lab:
+    """A broker without workers, for tests with topics, groups and pipelines of their own."""
+    return shared_lab(name="topics", workers=0)
 
 
 @pytest.fixture(scope="session")

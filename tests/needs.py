@@ -16,6 +16,7 @@ BY_FIXTURE: Mapping[str, frozenset[str]] = {
     "broker": frozenset({"broker"}),
     "broker_lab": frozenset({"broker"}),
     "disabled_lab": frozenset({"broker", "workers"}),
+    "enabled_lab": frozenset({"broker", "workers"}),
     "lab_factory": frozenset({"broker", "workers"}),
     "machines": frozenset({"machines"}),
     "postgres": frozenset({"postgres"}),

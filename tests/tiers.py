@@ -13,15 +13,32 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests.needs import starts_something
 
-#: Files that one process runs, for they share what it has started: the Spark session.
-SHARE_SPARK = frozenset(
-    f"tests/integration/test_{name}.py" for name in ("file_slices", "spark_inputs", "spark_sources", "spark_write")
-)
+#: Files that one process runs, for they share what it has started: a broker, workers, a Spark session.
+FAMILIES = {
+    "integration": {
+        "spark": ("file_slices", "spark_inputs", "spark_sources", "spark_write"),
+        "topics": ("drain", "fencing", "intervals_command", "offsets_topic", "reading"),
+        "disabled": ("kafka_connect_hook", "log_watch"),
+        "enabled": ("offsets", "wire_formats"),
+    },
+    "faults": {
+        "broker": (
+            *("concurrency", "errors", "failure_matrix", "local_runner", "mutations", "random_kills", "topics"),
+            "two_controllers",
+        ),
+    },
+}
+_FAMILY_OF = {
+    f"tests/{folder}/test_{name}.py": f"{folder}: {family}"
+    for folder, families in FAMILIES.items()
+    for family, names in families.items()
+    for name in names
+}
 
 
 def family_of(file: str) -> str:
     """The files that one process runs, by the path of one of them from the repository on."""
-    return "spark" if file in SHARE_SPARK else file
+    return _FAMILY_OF.get(file, file)
 
 
 class Families(LoadFileScheduling):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""One real broker for each module of fault tests, without Connect; pipelines of their own keep the cases apart."""
+"""One real broker for each family of fault tests, without Connect; pipelines of their own keep the cases apart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -50,6 +50,7 @@ from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.lab.waiting import wait_for_broker
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 from tests.faults.second_broker import SecondBroker, second_broker_of
+from tests.shared import Shared
 
 _BROKER = {
     # Expired transactions are looked for twice a second instead of every ten seconds.
@@ -66,6 +67,9 @@ CODE = Path(airflow_eos_provider.__file__).resolve().parents[1]
 
 MakePipeline = Callable[..., Pipeline]
 
+#: Of the pipelines: the files of a family have one broker.
+_NUMBERS = itertools.count()
+
 #: An event that has not come by then does not come; a machine that does much else takes its time. Seconds.
 DEADLINE_SECONDS = 300.0
 
@@ -78,13 +82,25 @@ def kafka(broker: Broker) -> KafkaSettings:
 
 @pytest.fixture(scope="module")
 def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, guard: Callable[[Path], None]
-) -> Iterator[Broker]:
-    """A real broker that is alone: a lab of which only the broker is started.
+    request: pytest.FixtureRequest,
+    shared: Shared,
+    tmp_path_factory: pytest.TempPathFactory,
+    guard: Callable[[Path], None],
+) -> Broker:
+    """A real broker that is alone, for all files of a family.
 
     ``BROKER`` of a test file has further properties of its broker.
     """
-    options = LabOptions(name="faults", workers=1, root=tmp_path_factory.mktemp("broker"))
+    properties = {**_BROKER, **getattr(request.module, "BROKER", {})}
+    what = ("broker", *sorted(properties.items()))
+    started: Broker = shared.get(what, lambda: _started(properties, tmp_path_factory.mktemp("broker"), guard))
+    return started
+
+
+@contextlib.contextmanager
+def _started(properties: Mapping[str, str], root: Path, guard: Callable[[Path], None]) -> Iterator[Broker]:
+    """A lab of which only the broker is started."""
+    options = LabOptions(name="faults", workers=1, root=root)
     port, controller_port, worker_port = free_ports(3)
     record = LabRecord(
         options=options,
@@ -103,7 +119,7 @@ def broker(
         broker = Lab(options.folder, record).broker
         broker.prepare()
         content = broker.config.read_bytes()
-        for name, value in {**_BROKER, **getattr(request.module, "BROKER", {})}.items():
+        for name, value in properties.items():
             content = set_property(content, name, value)
         broker.config.write_bytes(content)
         process = spawn(broker.start_command, log=broker.log, pid_file=broker.pid_file, cwd=options.folder)
@@ -123,10 +139,9 @@ def second_broker(broker: Broker, make_pipeline: MakePipeline) -> Iterator[Secon
 @pytest.fixture(scope="module")
 def make_pipeline(kafka: KafkaSettings) -> MakePipeline:
     """Pipelines that share nothing, not even a group: a case cannot hold up another one's control topic."""
-    numbers = itertools.count()
 
     def make(**fields: Any) -> Pipeline:
-        number = next(numbers)
+        number = next(_NUMBERS)
         topic = f"target-{number}"
         admin = QuietAdmin(kafka)
         new = NewTopic(topic, num_partitions=3)
@@ -458,10 +473,16 @@ def run_of_day(day: int, days: int = 1) -> Run:
 
 
 @pytest.fixture(scope="module")
-def actor_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def actor_server(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The server that forks actors."""
-    folder = Path(tempfile.mkdtemp(prefix="eos-"))  # a socket's path must be short
     log = tmp_path_factory.mktemp("actors") / "server.log"
+    server: Path = shared.get("actors", lambda: _serving_actors(log))
+    return server
+
+
+@contextlib.contextmanager
+def _serving_actors(log: Path) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="eos-"))  # a socket's path must be short
     command = [sys.executable, str(Path(__file__).with_name("actors.py")), str(folder / "s")]
     process = spawn(command, log=log, env={"PYTHONPATH": str(CODE)})
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import kafka.errors
@@ -26,14 +26,8 @@ MOST_TRIED = 60
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    """A broker; no test here asks a worker."""
-    return lab_factory(name="fencing", workers=0)
-
-
-@pytest.fixture(scope="module")
-def settings(lab: Lab) -> KafkaSettings:
-    return KafkaSettings.of(lab.bootstrap_servers)
+def settings(broker_lab: Lab) -> KafkaSettings:
+    return KafkaSettings.of(broker_lab.bootstrap_servers)
 
 
 @pytest.fixture
@@ -43,9 +37,9 @@ def client(settings: KafkaSettings) -> Iterator[TransactionsClient]:
 
 
 @pytest.fixture(scope="module")
-def wide_topic(lab: Lab) -> str:
+def wide_topic(broker_lab: Lab) -> str:
     name = f"wide-{uuid.uuid4().hex[:8]}"
-    lab.create_topic(name, PARTITIONS)
+    broker_lab.create_topic(name, PARTITIONS)
     return name
 
 
@@ -203,12 +197,12 @@ def test_an_answer_that_is_final_is_told_with_the_id(client: TransactionsClient,
         client.fence([f"{prefix}0"], timeout_ms=2**31 - 1)  # beyond the broker's transaction.max.timeout.ms
 
 
-def test_fencing_goes_on_after_the_broker_was_away(lab: Lab, settings: KafkaSettings, prefix: str) -> None:
+def test_fencing_goes_on_after_the_broker_was_away(broker_lab: Lab, settings: KafkaSettings, prefix: str) -> None:
     ids = [f"{prefix}{number}" for number in range(2000)]
     with TransactionsClient(settings, timeout_seconds=240) as transactions:
         assert len(transactions.fence(ids[:10])) == 10
-        lab.stop_broker(kill=True)
+        broker_lab.stop_broker(kill=True)
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(transactions.fence, ids)
-            lab.start_broker()
+            broker_lab.start_broker()
             assert set(answer.result(timeout=300)) == set(ids)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,16 +25,11 @@ FILES = 5
 LINES = 30
 
 
-@pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    return lab_factory(name="file-slices", workers=0)
-
-
 @pytest.fixture
-def pipeline(lab: Lab) -> Pipeline:
+def pipeline(broker_lab: Lab) -> Pipeline:
     name = f"daily-{uuid.uuid4().hex[:8]}"
-    lab.create_topic(name, 2)
-    settings = KafkaSettings.of(lab.bootstrap_servers)
+    broker_lab.create_topic(name, 2)
+    settings = KafkaSettings.of(broker_lab.bootstrap_servers)
     return Pipeline(name=name, group_id="file-slices", kafka=settings, topic=name, transaction_timeout_ms=30_000)
 
 

@@ -61,8 +61,8 @@ ROWS = 5
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    return describe(lab_factory(name="command", workers=0))
+def lab(broker_lab: Lab) -> Lab:
+    return describe(broker_lab)
 
 
 @pytest.fixture

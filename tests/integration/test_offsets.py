@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.interval.interval import Interval, Run
@@ -31,9 +30,9 @@ DEADLINE_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Lab:
+def lab(enabled_lab: Lab) -> Lab:
     """One worker, and connectors ``own`` and ``shared``, each of which has read a file of three lines."""
-    lab = lab_factory(name="offsets", mode=Mode.ENABLED, workers=1)
+    lab = enabled_lab
     with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
         for name, extra in (("own", {"offsets.storage.topic": "own-offsets"}), ("shared", {})):
             lab.create_topic(name, 1)

@@ -31,16 +31,11 @@ from tests.integration import source_jobs
 DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
 
 
-@pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    return lab_factory(name="inputs", workers=0)
-
-
 @pytest.fixture
-def pipeline(lab: Lab) -> Pipeline:
+def pipeline(broker_lab: Lab) -> Pipeline:
     name = f"daily-{uuid.uuid4().hex[:8]}"
-    lab.create_topic(name, 2)
-    settings = KafkaSettings.of(lab.bootstrap_servers)
+    broker_lab.create_topic(name, 2)
+    settings = KafkaSettings.of(broker_lab.bootstrap_servers)
     return Pipeline(name=name, group_id="inputs", kafka=settings, topic=name, transaction_timeout_ms=30_000)
 
 

@@ -45,11 +45,6 @@ IN_DAY = "2013-01-01 12:00:00Z"
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    return lab_factory(name="sources", workers=0)
-
-
-@pytest.fixture(scope="module")
 def jars() -> list[Path]:
     return sorted(jars_of("spark-sources-4.2.0").glob("*.jar"))
 
@@ -62,10 +57,10 @@ def session(spark: SparkSession, jars: list[Path]) -> SparkSession:
 
 
 @pytest.fixture
-def target(lab: Lab) -> Target:
+def target(broker_lab: Lab) -> Target:
     name = f"daily-{uuid.uuid4().hex[:8]}"
-    lab.create_topic(name, 2)
-    settings = KafkaSettings.of(lab.bootstrap_servers)
+    broker_lab.create_topic(name, 2)
+    settings = KafkaSettings.of(broker_lab.bootstrap_servers)
     return Target(Pipeline(name=name, group_id="sources", kafka=settings, topic=name, transaction_timeout_ms=30_000))
 
 
@@ -240,14 +235,14 @@ def run_job(tmp_path: Path, spark_properties: dict[str, str], jars: list[Path]) 
 
 
 def test_the_databases_password_is_in_no_topic_log_or_error(
-    session: SparkSession, lab: Lab, target: Target, shop: Shop, run_job: Callable[..., JobEnd]
+    session: SparkSession, broker_lab: Lab, target: Target, shop: Shop, run_job: Callable[..., JobEnd]
 ) -> None:
     ended = run_job(target, "orders_with_a_wrong_row", shop.source)
     assert "partition 99" in ended.reported["message"], ended.reported
 
     found = Found({"password": CANARY})
     search_files(found, [ended.folder])
-    search_topics(found, lab)
+    search_topics(found, broker_lab)
     assert found.looked_at["files"] == 2
     assert found.looked_at["records"] > 2
     assert "partition 99" in (ended.folder / "log").read_text()
@@ -335,9 +330,9 @@ def values(first: int = 0, count: int = ROWS) -> list[bytes]:
 
 
 @pytest.fixture
-def topic(lab: Lab) -> Clicks:
-    clicks = Clicks(lab, f"clicks-{uuid.uuid4().hex[:8]}")
-    lab.create_topic(clicks.topic, 2)
+def topic(broker_lab: Lab) -> Clicks:
+    clicks = Clicks(broker_lab, f"clicks-{uuid.uuid4().hex[:8]}")
+    broker_lab.create_topic(clicks.topic, 2)
     return clicks
 
 
@@ -424,10 +419,10 @@ def test_a_range_whose_beginning_may_have_been_removed_is_refused(session: Spark
     assert source_jobs.clicks_of_times(session, day(1), topic.lab.bootstrap_servers, topic.topic).count() == 2
 
 
-def test_a_range_that_a_record_of_the_future_bounds_is_refused(session: SparkSession, lab: Lab) -> None:
+def test_a_range_that_a_record_of_the_future_bounds_is_refused(session: SparkSession, broker_lab: Lab) -> None:
     """It is the first record of each later time, so the ranges of all days until then would be empty."""
-    topic = Clicks(lab, f"clicks-{uuid.uuid4().hex[:8]}")
-    lab.create_topic(topic.topic, 2, {"message.timestamp.after.max.ms": str(2**62)})
+    topic = Clicks(broker_lab, f"clicks-{uuid.uuid4().hex[:8]}")
+    broker_lab.create_topic(topic.topic, 2, {"message.timestamp.after.max.ms": str(2**62)})
     topic.add_at(DAY.start, values()[:10])
     topic.add_at(datetime.now(UTC) + timedelta(days=300), [b"of the future"] * 2)
     topic.add_at(DAY.start, values()[10:])
@@ -474,8 +469,8 @@ def test_a_range_without_a_later_record_ends_when_none_can_be_late(session: Spar
             topic.of_times(session, **wrong)
 
 
-def test_a_compacted_topic_is_refused(session: SparkSession, lab: Lab, topic: Clicks) -> None:
-    Topics(KafkaSettings.of(lab.bootstrap_servers)).change(topic.topic, {"cleanup.policy": "compact,delete"})
+def test_a_compacted_topic_is_refused(session: SparkSession, broker_lab: Lab, topic: Clicks) -> None:
+    Topics(KafkaSettings.of(broker_lab.bootstrap_servers)).change(topic.topic, {"cleanup.policy": "compact,delete"})
     with pytest.raises(ConfigurationError, match="is compacted"):
         topic.of_times(session)
 

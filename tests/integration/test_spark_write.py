@@ -47,20 +47,15 @@ from tests.lab.spark_class_data import spark_jvm_options
 from tests.waiting import until
 
 
-@pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    return lab_factory(name="spark", workers=0)
-
-
 @pytest.fixture
-def target(lab: Lab) -> Target:
+def target(broker_lab: Lab) -> Target:
     name = f"daily-{uuid.uuid4().hex[:8]}"
-    lab.create_topic(name, 4)
+    broker_lab.create_topic(name, 4)
     return Target(
         Pipeline(
             name=name,
             group_id="spark-tests",
-            kafka=KafkaSettings.of(lab.bootstrap_servers),
+            kafka=KafkaSettings.of(broker_lab.bootstrap_servers),
             topic=name,
             transaction_timeout_ms=30_000,
         )
@@ -545,13 +540,13 @@ def test_an_interval_whose_input_was_looked_up_after_its_end_by_both_bounds_comp
 
 
 def test_complete_intervals_whose_records_are_in_another_topic_are_refused_also_many_at_once(
-    spark: SparkSession, lab: Lab, target: Target
+    spark: SparkSession, broker_lab: Lab, target: Target
 ) -> None:
     def rows(interval: Interval) -> Any:
         return jobs.numbered(spark, interval, 5)
 
     require_all_complete(write_intervals(rows, target.pipeline, DAYS[:2], spark=spark, slices=1, together=2))
     name = str(target.pipeline.topic)
-    lab.create_topic(f"{name}-other", 1)
+    broker_lab.create_topic(f"{name}-other", 1)
     outcomes = write_intervals(rows, replace(target.pipeline, topic=f"{name}-other"), DAYS, spark=spark, slices=1)
     assert [type(outcome.error) for outcome in outcomes] == [TopicChangedError, TopicChangedError, type(None)]

@@ -11,7 +11,6 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
-from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.topics.jackson import encode, hash_map_order
 from airflow_eos_provider.errors import ConnectRestError
@@ -63,8 +62,8 @@ WRITTEN: Offsets = {**ledger_records(), **awkward_records()}
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    return lab_factory(name="wire", workers=1, mode=Mode.ENABLED, test_connectors=True)
+def lab(enabled_lab: Lab) -> Lab:
+    return enabled_lab
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.tiers import leave_out
+from tests.tiers import FAMILIES, leave_out
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,6 +50,17 @@ def test_what_runs(args: Sequence[str], options: dict[str, Any], run: list[str])
     leave_out(config, items)
     assert [each.name for each in items] == run
     assert [each.name for each in left] == [name for name in TESTS if name not in run]
+
+
+def test_the_files_of_each_family_are_there() -> None:
+    named = [
+        f"{folder}/test_{name}.py"
+        for folder, families in FAMILIES.items()
+        for names in families.values()
+        for name in names
+    ]
+    assert [file for file in named if not (ROOT / "tests" / file).is_file()] == []
+    assert len(named) == len(set(named))
 
 
 def test_the_page_lists_the_files_that_run_by_name() -> None:
