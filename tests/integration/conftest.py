@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -20,6 +19,10 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_file
 from airflow_eos_provider.lab.lab import Lab
 from tests.forked import COLUMNS, FORKS
+from tests.waiting import until
+
+#: What has not come by then does not come.
+SECONDS = 150.0
 
 
 class Eos:
@@ -110,7 +113,7 @@ class Load:
             config = {"connector.class": connector, "tasks.max": "1", "topic": self.topic, "file": str(self.file)}
             rest.create(self.topic, {**config, **self.config})
         self._thread.start()
-        self._await(lambda: self.delivered() > 0, "the first line is delivered")
+        until(lambda: self.delivered() > 0, "the first line", seconds=SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -134,18 +137,12 @@ class Load:
         :param since_ms: broker time from which on duplicates count as such.
         """
         more = self.written + 10
-        self._await(lambda: self.written > more, "a second of load after the roll")
+        until(lambda: self.written > more, "a second of load after the roll", seconds=SECONDS)
         self._stop.set()
         self._thread.join(timeout=180)
-        self._await(lambda: self.delivered() >= self.written, "every line is delivered")
+        until(lambda: self.delivered() >= self.written, "every line", seconds=SECONDS)
         kafka = self.lab.cluster().kafka
         return compare(expected_from_file(self.file), drain(kafka, self.topic), since_ms=since_ms)
-
-    def _await(self, condition: Callable[[], bool], what: str, seconds: float = 600.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {seconds} s: {what} ({self.written} lines written)"
-            time.sleep(0.3)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,8 +24,9 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.seen.backup import read
 from tests.faults.local_runner import plan_files, write_slices
 from tests.integration.offsets_cluster import FILE_SOURCE, mirror
+from tests.waiting import until
 
-DEADLINE_SECONDS = 300.0
+SECONDS = 75.0
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +63,7 @@ def _key(lab: Lab, name: str) -> bytes:
 
 
 def _wait_for(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(condition, "it", seconds=SECONDS)
 
 
 def _write(lab: Lab, topic: str, raw: bytes, value: bytes | None) -> None:
