@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Collection, Iterable
+from functools import partial
 
 from airflow_eos_provider.errors import EosError, FencedError, RefusedError, UnreachableError
 from airflow_eos_provider.interval.interval import Run, Wholes
@@ -157,7 +158,15 @@ class Planner:
         self._control_topic = control_topic
         self._report = report
         self._step = on_step
-        self._next_producer = NextProducer(self._open_producer)
+        self._next_producer = NextProducer(
+            partial(
+                TransactionalProducer,
+                pipeline.kafka,
+                pipeline.planner_id,
+                timeout_ms=TRANSACTION_TIMEOUT_MS,
+                properties=CONTROL,
+            )
+        )
         self._next_producer.open()
 
     def admit(self, plan: RunPlan) -> RunPlan | CompleteRecord:
@@ -205,14 +214,6 @@ class Planner:
         producer = self._next_producer.take()
         producer.init()
         return producer
-
-    def _open_producer(self) -> TransactionalProducer:
-        return TransactionalProducer(
-            self._pipeline.kafka,
-            self._pipeline.planner_id,
-            timeout_ms=TRANSACTION_TIMEOUT_MS,
-            properties=CONTROL,
-        )
 
     def _read_control(self) -> ControlState:
         self._step("planner read control")

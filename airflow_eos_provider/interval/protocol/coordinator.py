@@ -95,6 +95,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -216,7 +217,15 @@ class Coordinator:
         self._step = self._clock = StepClock(on_step)
         self._fenced = 0
         self._began, self._began_at = time.monotonic(), began_at
-        self._next_producer = NextProducer(self._open_producer)
+        self._next_producer = NextProducer(
+            partial(
+                TransactionalProducer,
+                pipeline.kafka,
+                pipeline.coordinator_id(run),
+                timeout_ms=TRANSACTION_TIMEOUT_MS,
+                properties=CONTROL,
+            )
+        )
         self._producer: TransactionalProducer | None = None
         self._transactions: TransactionsClient | None = None
         self._session = Session(pipeline.kafka)  # one client of each kind for the whole run
@@ -504,14 +513,6 @@ class Coordinator:
         self._step("init")
         self._producer = self._next_producer.take()
         self._producer.init()
-
-    def _open_producer(self) -> TransactionalProducer:
-        return TransactionalProducer(
-            self._pipeline.kafka,
-            self._pipeline.coordinator_id(self._run),
-            timeout_ms=TRANSACTION_TIMEOUT_MS,
-            properties=CONTROL,
-        )
 
     def _planner(self) -> Planner:
         return Planner(

@@ -16,6 +16,7 @@ The order of the steps is the protocol's, and each of them is a method of its ow
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -81,7 +82,9 @@ class Task:
             self._session, pipeline.control_topic, stage.generation, topic_id=stage.control_id or None, report=report
         )
         self._attempt = attempt
-        self._next_producer = NextProducer(self._open_producer)
+        self._next_producer = NextProducer(
+            partial(open_producer, pipeline, pipeline.transactional_id(stage.run, number))
+        )
         self._producer: TransactionalProducer | None = None
         self._writer: SliceWriter | None = None
         self._to_do: set[int] = set()
@@ -149,9 +152,6 @@ class Task:
         self._producer = self._next_producer.take()
         self._producer.init()
         self._writer = self._writer_with(self._producer)
-
-    def _open_producer(self) -> TransactionalProducer:
-        return open_producer(self._pipeline, self._pipeline.transactional_id(self._stage.run, self._number))
 
     def _writer_with(self, producer: TransactionalProducer) -> SliceWriter:
         return SliceWriter(
