@@ -23,7 +23,7 @@ from __future__ import annotations
 import struct
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any
 
 import kafka.errors
@@ -143,7 +143,6 @@ class Sender:
         """How many partitions a topic has."""
         while (found := self._wire.partitions_of(topic)) is None:
             await self._refresh([topic], deadline)
-            self._require_topic(topic)
             if time.monotonic() >= deadline:
                 raise self.last_error or kafka.errors.KafkaTimeoutError(f"nothing is known of topic {topic}")
         return found
@@ -442,8 +441,6 @@ class Sender:
             held = [partition for partition in self._partitions.values() if partition.is_held]
             topics = {partition.topic for partition in held}
             await self._refresh(topics, time.monotonic() + _REFRESH_SECONDS)
-            for topic in topics:
-                self._require_topic(topic)
         finally:
             self._looks_again = False
         for partition in held:
@@ -452,14 +449,17 @@ class Sender:
         if any(partition.is_held for partition in self._partitions.values()):  # since the question
             self._look_again()
 
-    async def _refresh(self, topics: Iterable[str], deadline: float) -> None:
-        """Ask who leads the partitions of topics, once; perhaps in vain."""
+    async def _refresh(self, topics: Collection[str], deadline: float) -> None:
+        """Ask who leads the partitions of topics, once, perhaps in vain: only an answer shows that one is missing."""
         try:
-            await self._wire.refresh(list(topics), deadline)
+            await self._wire.refresh(topics, deadline)
         except kafka.errors.KafkaError as error:
             if is_refusal(error) or not isinstance(error, _AGAIN):
                 raise
             self.last_error = error
+        else:
+            for topic in topics:
+                self._require_topic(topic)
         if any(self._wire.partitions_of(topic) is None for topic in topics):
             await self._wire.pause(_SHORTEST_PAUSE)
 

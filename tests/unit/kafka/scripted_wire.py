@@ -85,6 +85,8 @@ class ScriptedWire(Wire):
 
     async def refresh(self, topics: Collection[str], deadline: float) -> None:
         self.sent.append(("Metadata",))
+        if answer := self._next("Metadata"):
+            raise self._raised(answer)
 
     def leader_of(self, topic: str, partition: int) -> int | None:
         return self.leaders[topic, partition]

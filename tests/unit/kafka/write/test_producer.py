@@ -324,6 +324,20 @@ def test_a_partition_without_a_leader_is_waited_for(make: Make) -> None:
     assert not wire.batches
 
 
+def test_a_topic_that_no_broker_was_asked_for_in_time_is_not_called_missing(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_eos_provider.kafka.write.sender._UNKNOWN_TOPIC_SECONDS", 0.0)
+    producer, wire = make(limits=Limits(1, 0.2, 1), Metadata=[RequestTimedOutError] * 99)
+    wire.partitions = None
+    with pytest.raises(UnreachableError, match="did not answer"):
+        producer.partitions("t")
+    wire.answers.clear()
+    producer.begin()
+    with pytest.raises(ConfigurationError, match="There is no topic t"):
+        producer.partitions("t")
+
+
 def test_a_wait_that_a_signal_has_ended_adds_nothing_to_the_next_transaction(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
