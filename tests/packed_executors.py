@@ -240,7 +240,7 @@ def _version(name: str) -> str:
     return version(name)
 
 
-def _wrap(python: Path, path: Path) -> None:
+def wrap(python: Path, path: Path) -> None:
     """A program that is this Python, at another path."""
     path.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
     path.chmod(0o755)
@@ -263,8 +263,8 @@ def main(wanted: Sequence[str]) -> int:
 
         with broker(folder / "lab") as bootstrap_servers:
             with standalone_cluster(folder / "cluster") as master:
-                _wrap(made.full / "bin" / "python", folder / "cluster" / WORKER_HOSTS[0] / "python")
-                _wrap(made.bare / "bin" / "python", folder / "cluster" / WORKER_HOSTS[1] / "python")
+                wrap(made.full / "bin" / "python", folder / "cluster" / WORKER_HOSTS[0] / "python")
+                wrap(made.bare / "bin" / "python", folder / "cluster" / WORKER_HOSTS[1] / "python")
                 try_those(ways(made), loopback_properties(master), len(WORKER_HOSTS))
                 if not wanted or "cluster" in wanted:
                     rows.append(cluster_deploy_mode(master, folder))

@@ -25,7 +25,8 @@ from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
-from tests.spark_cluster import loopback_properties, standalone_cluster
+from tests.packed_executors import ask_doctor, wrap
+from tests.spark_cluster import WORKER_HOSTS, loopback_properties, standalone_cluster
 
 JOBS = Path(__file__).with_name("interval_jobs.py")
 
@@ -52,8 +53,13 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
 
 
 @pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory, nothing_is_left_running: None) -> Iterator[str]:
-    with standalone_cluster(tmp_path_factory.mktemp("spark-cluster")) as url:
+def cluster_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("spark-cluster")
+
+
+@pytest.fixture(scope="module")
+def master(cluster_folder: Path, nothing_is_left_running: None) -> Iterator[str]:
+    with standalone_cluster(cluster_folder) as url:
         yield url
 
 
@@ -191,6 +197,29 @@ def _outcome(spec: JobSpec, folder: Path) -> tuple[dict[str, Any], str]:
     (folder / "job.log").write_text(done.stderr)
     document: dict[str, Any] = json.loads(lines[0].split(" ", 1)[1])
     return document, done.stderr
+
+
+@pytest.mark.by_name
+def test_the_doctor_says_of_each_executor_what_it_lacks(
+    lab: Lab, master: str, cluster_folder: Path, tmp_path: Path
+) -> None:
+    """One host has what is needed, the other a bare Python; then both have it."""
+    whole, bare = WORKER_HOSTS
+    venv.create(tmp_path / "bare", symlinks=True)
+    wrap(Path(sys.executable), cluster_folder / whole / "python")
+    wrap(tmp_path / "bare" / "bin" / "python", cluster_folder / bare / "python")
+    properties = loopback_properties(master)
+    code, found = ask_doctor({**properties, "spark.pyspark.python": "../../python"}, 2, lab.bootstrap_servers)
+    hosts = {look["place"]: look["host"] for look in found["executors"]}
+    failed = [check for check in found["checks"] if check["verdict"] != "pass"]
+    assert (code, found["verdict"], sorted(hosts.values())) == (1, "fail", [whole, bare])
+    assert {hosts[check["subject"]] for check in failed} == {bare}, failed
+    assert {"pyarrow", "kafka-python", "airflow-eos-provider"} <= {check["kind"] for check in failed}
+
+    code, found = ask_doctor({**properties, "spark.pyspark.python": sys.executable}, 2, lab.bootstrap_servers)
+    assert (code, found["verdict"]) == (0, "pass"), found["checks"]
+    assert sorted(look["host"] for look in found["executors"]) == [whole, bare]
+    assert [look["brokers"] for look in found["executors"]] == ["1", "1"]
 
 
 def test_a_write_on_bare_executors_is_refused_in_words(lab: Lab, master: str, tmp_path: Path) -> None:
