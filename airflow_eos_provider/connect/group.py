@@ -25,7 +25,8 @@ from airflow_eos_provider.connect.group_bytes import (
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.kafka.admin.group_coordinators import ask_again, moves
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin, explain
+from airflow_eos_provider.kafka.clients import QuietAdmin, explain
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 from airflow_eos_provider.kafka.session import Kafka, session_of
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 

@@ -636,7 +636,8 @@ def _answer(what: str, ask: Callable[[], str]) -> tuple[bool, str]:
 
 
 def _ask_brokers(kafka: KafkaSettings) -> str:
-    from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
+    from airflow_eos_provider.kafka.clients import QuietAdmin
+    from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 
     admin = QuietAdmin(kafka)
     described = admin.answer(admin.client.describe_cluster(request_timeout=CONNECT_SECONDS), "which brokers it has")

@@ -31,7 +31,8 @@ from airflow_eos_provider.interval.topics.ledger import (
 from airflow_eos_provider.interval.topics.reader import TopicReader
 from airflow_eos_provider.interval.topics.run_topics import RunTopics
 from airflow_eos_provider.kafka.admin.authorized_operations import operations_of
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.session import Kafka, Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings

@@ -6,19 +6,32 @@ import logging
 import re
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
-from airflow_eos_provider.kafka.acl_values import Operation, Resource, grant_command
+from airflow_eos_provider.kafka.acl_values import Operation, Resource
+from airflow_eos_provider.kafka.questions import EARLIEST, LATEST, Offsets, TopicDescription, not_allowed
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-
-#: A cluster that has not answered the first question within this many seconds is called unreachable.
-CONNECT_SECONDS = 5.0
 
 #: librdkafka writes to standard error unless it has a logger, and repeats itself for ever while a broker is away. What
 #: it says there reaches the operator once, in an error; whoever wants the lines adds a handler to this logger.
@@ -50,6 +63,7 @@ MOVED = frozenset(
 )
 #: Who is asked does not know the topic or partition. Of a topic that another broker knows, it has not heard yet.
 NOT_KNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+_NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})
 _UNREACHABLE = MOVED | frozenset(
     {
         KafkaError._TRANSPORT,
@@ -156,6 +170,110 @@ class QuietAdmin:
         self.client.poll(0)  # serves the callback that gets the reason
         return explain(error.args[0], what, self.settings, self.client_errors)
 
+    # Questions
+
+    def partitions_of(self, topic: str, seconds: float) -> tuple[str | None, set[int]] | None:
+        """As :class:`~airflow_eos_provider.kafka.questions.Questions` has it, and so are the others."""
+        try:
+            return self._partitions_of(topic, seconds / 2)
+        except ValueError as error:  # librdkafka's own check of the name
+            raise ConfigurationError(f"{topic!r} is not a name of a topic: {error}.") from None
+        except KafkaException as error:
+            if error.args[0].code() in _NO_TOPIC:
+                return None
+            raise self.explain(error, f"describing topic {topic}") from error
+
+    def _partitions_of(self, topic: str, seconds: float) -> tuple[str | None, set[int]]:
+        (future,) = self.client.describe_topics(TopicCollection([topic]), request_timeout=seconds).values()
+        try:
+            found = future.result()
+            return spelled(str(found.topic_id)) or None, {partition.id for partition in found.partitions}
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
+                raise
+        # A KRaft cluster names any living broker as its controller, which is who was asked; that one may hang. A new
+        # consumer asks the first broker that it gets hold of. It costs more, and unlike an admin makes no topic.
+        with closing(quiet_consumer(self.settings, self.client_errors, allow_auto_create_topics=False)) as other:
+            listed = other.list_topics(topic, timeout=seconds).topics[topic]
+        if listed.error is not None:
+            raise KafkaException(listed.error)
+        return None, set(listed.partitions)
+
+    def described(self, names: Sequence[str], seconds: float) -> dict[str, TopicDescription]:
+        found = {}
+        try:
+            answers = self.client.describe_topics(TopicCollection(list(names)), request_timeout=seconds)
+        except ValueError as error:  # librdkafka's own check of the names
+            raise ConfigurationError(f"{names[0]!r} is not a name of a topic: {error}.") from None
+        for name, future in answers.items():
+            try:
+                answer = future.result()
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_TOPIC:
+                    raise self.explain(error, f"describing topic {name}") from error
+            else:
+                copies = [len(partition.replicas) for partition in answer.partitions] or [0]
+                found[name] = TopicDescription(
+                    spelled(str(answer.topic_id)), len(answer.partitions), max(copies), min(copies)
+                )
+        return found
+
+    def topic_settings(self, names: Sequence[str], seconds: float) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = {}
+        wanted = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        for resource, future in self.client.describe_configs(wanted, request_timeout=seconds).items():
+            try:
+                entries: Mapping[str, Any] = future.result()
+                found[resource.name] = {name: entry.value for name, entry in entries.items()}
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    what = f"reading the settings of topic {resource.name} (DescribeConfigs)"
+                    raise self.explain(error, what) from error
+        return found
+
+    def offsets(
+        self, topic: str, partitions: Collection[int], at: int, *, committed: bool, seconds: float, what: str
+    ) -> Offsets:
+        places: dict[TopicPartition, OffsetSpec] = {TopicPartition(topic, p): _spec(at) for p in partitions}
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        found: dict[int, int] = {}
+        moved: EosError | None = None
+        unknown: EosError | None = None
+        for tp, future in self.client.list_offsets(places, isolation_level=isolation, request_timeout=seconds).items():
+            try:
+                found[tp.partition] = int(future.result().offset)
+            except KafkaException as error:
+                explained, code = self.explain(error, what), error.args[0].code()
+                if code not in MOVED | NOT_KNOWN:
+                    raise explained from error
+                moved, unknown = (explained, unknown) if code in MOVED else (moved, explained)
+        return Offsets(found, moved, unknown)
+
+    def ask_for_leaders(self, topic: str, seconds: float, what: str) -> None:
+        try:
+            self.client.list_topics(topic, timeout=seconds)
+        except KafkaException as error:
+            raise self.explain(error, what) from error
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedConsumer:
+    """A consumer for ``assign``, with the errors that librdkafka reported meanwhile."""
+
+    client: Consumer
+    client_errors: ClientErrors = field(default_factory=ClientErrors)
+
+
+def assigned_consumer(settings: KafkaSettings, properties: Mapping[str, object]) -> AssignedConsumer:
+    """One of these properties; see :func:`quiet_consumer`."""
+    client_errors = ClientErrors()
+    return AssignedConsumer(quiet_consumer(settings, client_errors, **properties), client_errors)
+
+
+def _spec(at: int) -> OffsetSpec:
+    named: dict[int, OffsetSpec] = {EARLIEST: OffsetSpec.earliest(), LATEST: OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+    return named.get(at) or OffsetSpec.for_timestamp(at)
+
 
 def quiet_consumer(settings: KafkaSettings, client_errors: ClientErrors, **extra: object) -> Consumer:
     """A consumer for ``assign``; it joins no group, though librdkafka asks for a group's name all the same.
@@ -182,24 +300,6 @@ def quiet_producer(settings: KafkaSettings, client_errors: ClientErrors, **extra
         return Producer({**settings.confluent(**extra), "error_cb": client_errors}, logger=logger)
     except (KafkaException, ValueError, TypeError) as error:
         raise _unfit(error) from None
-
-
-def not_allowed(
-    settings: KafkaSettings, what: str, operations: Sequence[Operation], resource: Resource, name: str
-) -> ConfigurationError:
-    """The error for a right that this client's principal does not have, with the command that grants it.
-
-    :param what: what was being done.
-    :param operations: those that it needs on the resource, the one that was refused first.
-    """
-    principal = settings.principal or "User:<of this client's certificate, ticket or token>"
-    command = grant_command(principal, operations, resource, name, bootstrap_servers=settings.bootstrap_servers)
-    return ConfigurationError(
-        f"The Kafka cluster at {settings.bootstrap_servers} refused {settings.who} ({what}): "
-        f"{operations[0]} on {resource} {name}.",
-        expected=f"an ACL that allows {settings.who} {' and '.join(operations)} on it",
-        remedy=f"Let a principal that may alter ACLs grant it: {command}",
-    )
 
 
 def explain(

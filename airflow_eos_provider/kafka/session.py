@@ -10,31 +10,22 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
-from confluent_kafka import Consumer
-
 from airflow_eos_provider.kafka.borrowed_clients import Lent
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, ClientErrors, QuietAdmin, quiet_consumer
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS, Questions
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 if TYPE_CHECKING:
     from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+    from airflow_eos_provider.kafka.admin.wire_questions import WireQuestions
+    from airflow_eos_provider.kafka.clients import AssignedConsumer, QuietAdmin
 
 T = TypeVar("T")
 
 #: Limit of one question about transactions, seconds.
 ANSWER_SECONDS = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class AssignedConsumer:
-    """A consumer for ``assign``, with the errors that librdkafka reported meanwhile."""
-
-    client: Consumer
-    client_errors: ClientErrors = field(default_factory=ClientErrors)
 
 
 class Session:
@@ -77,9 +68,13 @@ class Session:
 
         :raises ConfigurationError: librdkafka does not take a property.
         """
-        with self.lent("admin", partial(QuietAdmin, self.settings), _nothing).lend() as admin:
+        with self.lent("admin", partial(_admin_client, self.settings), _nothing).lend() as admin:
             admin.client_errors.clear()  # what it reported between two questions explains neither
             yield admin
+
+    def questions(self) -> AbstractContextManager[Questions]:
+        """What topics can be asked about by."""
+        return self.admin()
 
     def cluster_id(self) -> str:
         """The id of the Kafka cluster.
@@ -100,7 +95,7 @@ class Session:
         """
 
         key = ("consumer", *sorted(properties.items()))
-        make = partial(_assigned_consumer, self.settings, properties)
+        make = partial(_consumer, self.settings, properties)
         with self.lent(key, make, lambda consumer: consumer.client.close()).lend() as consumer:
             consumer.client_errors.clear()
             yield consumer
@@ -138,6 +133,14 @@ class Session:
             return cast(T, self._followers[key])
 
 
+class WireSession(Session):
+    """A session that reads topics and asks about them without librdkafka."""
+
+    def questions(self) -> AbstractContextManager[WireQuestions]:
+        make = partial(_wire_questions, self.settings)
+        return self.lent("questions", make, lambda questions: questions.close()).lend()
+
+
 #: A Kafka cluster: its settings for one question, or a session for many.
 Kafka: TypeAlias = KafkaSettings | Session
 
@@ -157,9 +160,23 @@ def settings_of(kafka: Kafka) -> KafkaSettings:
     return kafka.settings if isinstance(kafka, Session) else kafka
 
 
-def _assigned_consumer(settings: KafkaSettings, properties: Mapping[str, object]) -> AssignedConsumer:
-    client_errors = ClientErrors()
-    return AssignedConsumer(quiet_consumer(settings, client_errors, **properties), client_errors)
+def _admin_client(settings: KafkaSettings) -> QuietAdmin:
+    # Spark's executors have no librdkafka.
+    from airflow_eos_provider.kafka.clients import QuietAdmin
+
+    return QuietAdmin(settings)
+
+
+def _consumer(settings: KafkaSettings, properties: Mapping[str, object]) -> AssignedConsumer:
+    from airflow_eos_provider.kafka.clients import assigned_consumer
+
+    return assigned_consumer(settings, properties)
+
+
+def _wire_questions(settings: KafkaSettings) -> WireQuestions:
+    from airflow_eos_provider.kafka.admin.wire_questions import WireQuestions
+
+    return WireQuestions(settings)
 
 
 def _transactions_client(settings: KafkaSettings, answer_seconds: float) -> TransactionsClient:

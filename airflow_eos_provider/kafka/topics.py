@@ -2,7 +2,7 @@
 
 A broker may hear of a new topic later than its neighbours, so a topic that one broker does not know is not yet absent:
 :meth:`Topics.find` and :meth:`Topics.settings_of` ask for a while, and :meth:`Topics.create` returns when the topic is
-known.
+known. Changes go through librdkafka, which is imported for them alone.
 """
 
 from __future__ import annotations
@@ -10,20 +10,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
 
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, spelled
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS, TopicDescription
 from airflow_eos_provider.kafka.session import Kafka, Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
@@ -37,22 +26,6 @@ _NEWS_SECONDS = 3.0
 _REPLICAS = 3
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
-    """A topic as the brokers describe it.
-
-    :param id: its topic id, as ``kafka-topics.sh`` shows it; empty from brokers that have none (before Kafka 2.8).
-    :param partitions: how many it has.
-    :param replicas: copies of the partition that has most of them.
-    :param least_replicas: copies of the partition that has fewest of them.
-    """
-
-    id: str
-    partitions: int
-    replicas: int
-    least_replicas: int
 
 
 class Topics:
@@ -73,7 +46,8 @@ class Topics:
         deadline = time.monotonic() + _CALL_SECONDS
         while True:
             try:
-                return self._described(names)
+                with self._session.questions() as questions:
+                    return questions.described(names, CONNECT_SECONDS)
             except UnreachableError:
                 if time.monotonic() > deadline:
                     raise
@@ -95,18 +69,12 @@ class Topics:
         """By topic its settings; needs DescribeConfigs."""
         found: dict[str, dict[str, str]] = {}
         deadline = time.monotonic() + _NEWS_SECONDS
-        while wanted := [ConfigResource(ResourceType.TOPIC, name) for name in names if name not in found]:
-            with self._session.admin() as admin:
-                answers = admin.client.describe_configs(wanted, request_timeout=_CALL_SECONDS)
-                for resource, future in answers.items():
-                    try:
-                        entries: Mapping[str, Any] = future.result()
-                        found[resource.name] = {name: entry.value for name, entry in entries.items()}
-                    except KafkaException as error:
-                        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
-                            what = f"reading the settings of topic {resource.name} (DescribeConfigs)"
-                            raise admin.explain(error, what) from error
+        while wanted := [name for name in names if name not in found]:
+            with self._session.questions() as questions:
+                found |= questions.topic_settings(wanted, _CALL_SECONDS)
             if len(found) < len(names):
+                if time.monotonic() > deadline:
+                    raise missing_topic(next(name for name in names if name not in found), self._session.settings)
                 time.sleep(_POLL_SECONDS)
         return found
 
@@ -127,6 +95,9 @@ class Topics:
             default.
         :returns: False where the topic is there already, created by whoever was faster: its settings may be others.
         """
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
         replicas = min(_REPLICAS, self.brokers()) if replicas is None else replicas
         config = settings_of_new(settings, replicas)
         new = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config)
@@ -147,6 +118,13 @@ class Topics:
 
         :param settings: by their names in Kafka.
         """
+        from confluent_kafka.admin import (  # type: ignore[attr-defined]
+            AlterConfigOpType,
+            ConfigEntry,
+            ConfigResource,
+            ResourceType,
+        )
+
         entries = [
             ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
             for setting, value in settings.items()
@@ -161,6 +139,8 @@ class Topics:
 
         :returns: False where there was none.
         """
+        from confluent_kafka import KafkaError, KafkaException
+
         with self._session.admin() as admin:
             (done,) = admin.client.delete_topics([name], operation_timeout=_CALL_SECONDS).values()
             try:
@@ -184,26 +164,6 @@ class Topics:
             return ", ".join(f"{setting}={value}, not {settings[setting]}" for setting, value in others.items())
 
         _await_change(name, differing)
-
-    def _described(self, names: Sequence[str]) -> dict[str, TopicDescription]:
-        found = {}
-        with self._session.admin() as admin:
-            try:
-                answers = admin.client.describe_topics(TopicCollection(list(names)), request_timeout=CONNECT_SECONDS)
-            except ValueError as error:  # librdkafka's own check of the names
-                raise ConfigurationError(f"{names[0]!r} is not a name of a topic: {error}.") from None
-            for name, future in answers.items():
-                try:
-                    answer = future.result()
-                except KafkaException as error:
-                    if error.args[0].code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
-                        raise admin.explain(error, f"describing topic {name}") from error
-                else:
-                    copies = [len(partition.replicas) for partition in answer.partitions] or [0]
-                    found[name] = TopicDescription(
-                        spelled(str(answer.topic_id)), len(answer.partitions), max(copies), min(copies)
-                    )
-        return found
 
 
 def require_topic_name(name: str, remedy: str | None = None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -196,7 +197,7 @@ class Wire:
 
     def _hang_up(self) -> None:
         for connection in list(self._manager._conns.values()):
-            connection.close(kafka.errors.KafkaConnectionError("the producer was closed"))
+            connection.close(kafka.errors.KafkaConnectionError("the client was closed"))
         self._manager.close()
 
     # On the connections' thread
@@ -256,6 +257,16 @@ class Wire:
         """Wait, and let other coroutines run."""
         await self._net.sleep(seconds)
 
+    def any_broker(self) -> int:
+        """A broker that has little to do for this client.
+
+        :raises kafka.errors.NodeNotReadyError: none can be asked now.
+        """
+        node_id = self._manager.least_loaded_node()
+        if node_id is None:
+            raise kafka.errors.NodeNotReadyError("no broker can be asked now")
+        return node_id  # type: ignore[no-any-return]
+
     async def coordinator(self, transactional_id: str, deadline: float) -> int:
         """The broker that coordinates an id now.
 
@@ -266,13 +277,14 @@ class Wire:
             coordinator_keys=[transactional_id],
             min_version=4,  # as in ``admin.fencing``
         )
-        node_id = self._manager.least_loaded_node()
-        if node_id is None:
-            raise kafka.errors.NodeNotReadyError("no broker can be asked now")
-        (row,) = (await self.answer(request, node_id, deadline)).coordinators
+        (row,) = (await self.answer(request, self.any_broker(), deadline)).coordinators
         return self._manager.cluster.add_coordinator(  # type: ignore[no-any-return]
             row, CoordinatorType.TRANSACTION, row.key, synthesize_node_id=False
         )
+
+    def id_of(self, topic: str) -> uuid.UUID | None:
+        """A topic's id as it was when its partitions' leaders were asked for; None if unknown."""
+        return self._manager.cluster.topic_id(topic)  # type: ignore[no-any-return]
 
     async def refresh(self, topics: Collection[str], deadline: float) -> None:
         """Ask who leads the partitions of topics; further ones that were asked for before are asked for, too.

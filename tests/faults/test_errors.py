@@ -32,8 +32,9 @@ from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.questions import TopicDescription
 from airflow_eos_provider.kafka.read.reader import read_to_end
-from airflow_eos_provider.kafka.topics import TopicDescription, Topics
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer, TransactionExpiredError
 from tests.waiting import until
 

@@ -21,8 +21,9 @@ from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.questions import TopicDescription
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.kafka.topics import TopicDescription, Topics
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION, JarLock, class_path, ensure_jars, jar_folder, place
 from airflow_eos_provider.lab.jars.java import class_data_archive
 from airflow_eos_provider.lab.lab import Lab, LabOptions

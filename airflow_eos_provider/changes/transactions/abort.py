@@ -11,7 +11,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedErr
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
 from airflow_eos_provider.kafka.admin.open_transactions import HeldOpen, Place
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.kafka.clients import not_allowed
+from airflow_eos_provider.kafka.questions import not_allowed
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.ends import PartitionEnds, known_ends
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, Hanging, HangingLook, find_hanging

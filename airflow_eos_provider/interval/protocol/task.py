@@ -29,7 +29,7 @@ from airflow_eos_provider.interval.topics.control_topic import ControlReader
 from airflow_eos_provider.interval.topics.ledger import LedgerState, SliceRecord, complete_key, slice_key
 from airflow_eos_provider.interval.topics.reader import TopicReader, open_reader
 from airflow_eos_provider.interval.write.slice_writer import SliceWriter, open_producer
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.session import WireSession
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 
@@ -77,7 +77,7 @@ class Task:
         self._number = number
         self._report = report
         self._step = on_step
-        self._session = Session(pipeline.kafka)  # one client of each kind for the whole attempt
+        self._session = WireSession(pipeline.kafka)  # one client for the whole attempt, without librdkafka
         self._control = ControlReader(
             self._session, pipeline.control_topic, stage.generation, topic_id=stage.control_id or None, report=report
         )

@@ -31,7 +31,7 @@ from airflow_eos_provider.kafka.admin.transactions import (
     TransactionListing,
     TransactionsClient,
 )
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 from airflow_eos_provider.kafka.read.ends import Ends, Reach
 from airflow_eos_provider.kafka.session import Kafka, session_of
 from airflow_eos_provider.kafka.topics import Topics

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_eos_provider.errors import ConfigurationError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Interval
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 from airflow_eos_provider.kafka.read.ends import Ends, Reach
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.session import Session

@@ -10,8 +10,9 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.topics.pins import Pins, TopicChangedError, TopicPin
 from airflow_eos_provider.interval.topics.reserved import ReservedTopics
 from airflow_eos_provider.interval.topics.timestamps import Retention
+from airflow_eos_provider.kafka.questions import TopicDescription
 from airflow_eos_provider.kafka.session import Kafka, settings_of
-from airflow_eos_provider.kafka.topics import TopicDescription, Topics, missing_topic, needed_in_sync
+from airflow_eos_provider.kafka.topics import Topics, missing_topic, needed_in_sync
 from airflow_eos_provider.kafka.write.partitioner import missing_partition
 
 #: Compaction leaves records alone for so long. A read that takes longer asks for new ends, for compaction may by then

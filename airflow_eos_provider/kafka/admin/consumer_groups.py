@@ -14,7 +14,8 @@ from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from airflow_eos_provider.kafka.admin.group_coordinators import answers_by_group, ask_again, moves
 from airflow_eos_provider.kafka.admin.open_transactions import Place
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 
 #: Limit of a request, seconds.
 _SECONDS = 15.0

@@ -56,7 +56,7 @@ from airflow_eos_provider.kafka.admin.open_transactions import (
 from airflow_eos_provider.kafka.admin.partition_writers import PartitionWriters, Progress
 from airflow_eos_provider.kafka.admin.rights import broker_version, may_describe, may_join, may_write
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, not_allowed
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS, not_allowed
 from airflow_eos_provider.kafka.quiet import quiet_kafka_python
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.wire import Manager, explained, is_refusal, words

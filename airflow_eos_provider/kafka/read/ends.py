@@ -7,20 +7,13 @@ partition, its offsets are requested again, as after a move of its leader.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
-
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
-from airflow_eos_provider.kafka.clients import MOVED, NOT_KNOWN, QuietAdmin, quiet_consumer, spelled
+from airflow_eos_provider.kafka.questions import EARLIEST, LATEST, Questions
 
 _POLL_SECONDS = 0.1
-
-_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class UnknownTopicError(ConfigurationError):
@@ -69,8 +62,8 @@ class Ends:
     :raises UnreachableError: no broker answers.
     """
 
-    def __init__(self, admin: QuietAdmin, topic: str, reach: Reach, limit: float) -> None:
-        self._admin = admin
+    def __init__(self, questions: Questions, topic: str, reach: Reach, limit: float) -> None:
+        self._questions = questions
         self._topic = topic
         self.topic_id: str | None = None
         self._reach = reach
@@ -86,41 +79,19 @@ class Ends:
             raise ConfigurationError(
                 f"Topic {topic} has no partition {', '.join(map(str, unknown))}.", expected=f"0 to {len(known) - 1}"
             )
-        self._partitions = [TopicPartition(topic, partition) for partition in sorted(wanted)]
+        self._partitions = sorted(wanted)
 
     def _known_partitions(self) -> set[int]:
-        topic, settings = self._topic, self._admin.settings
-        try:
-            return self._described()
-        except ValueError as error:  # librdkafka's own check of the name
-            raise ConfigurationError(f"{topic!r} is not a name of a topic: {error}.") from None
-        except KafkaException as error:
-            if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
-                raise UnknownTopicError(
-                    f"There is no topic {topic} on the Kafka cluster at {settings.bootstrap_servers}.",
-                    remedy="Check the name and bootstrap_servers; a topic that one may not describe looks absent.",
-                ) from error
-            raise self._admin.explain(error, f"describing topic {topic}") from error
-
-    def _described(self) -> set[int]:
-        topics = TopicCollection([self._topic])
-        (future,) = self._admin.client.describe_topics(topics, request_timeout=self._limit / 2).values()
-        try:
-            found = future.result()
-            self.topic_id = spelled(str(found.topic_id)) or None
-            return {partition.id for partition in found.partitions}
-        except KafkaException as error:
-            if error.args[0].code() not in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
-                raise
-        # A KRaft cluster names any living broker as its controller, which is who was asked; that one may hang. A new
-        # consumer asks the first broker that it gets hold of. It costs more, and unlike an admin makes no topic.
-        with closing(
-            quiet_consumer(self._admin.settings, self._admin.client_errors, allow_auto_create_topics=False)
-        ) as other:
-            listed = other.list_topics(self._topic, timeout=self._limit / 2).topics[self._topic]
-        if listed.error is not None:
-            raise KafkaException(listed.error)
-        return set(listed.partitions)
+        found = self._questions.partitions_of(self._topic, self._limit)
+        if found is None:
+            servers = self._questions.settings.bootstrap_servers
+            raise UnknownTopicError(
+                f"There is no topic {self._topic} on the Kafka cluster at {servers}.",
+                remedy="Check the name and bootstrap_servers; a topic that one may not describe looks absent.",
+            )
+        topic_id, partitions = found
+        self.topic_id = topic_id or self.topic_id
+        return partitions
 
     @property
     def _first_offsets(self) -> str:
@@ -129,9 +100,9 @@ class Ends:
     def beginnings(self) -> dict[int, int]:
         """Where to begin. A retention run afterwards can move a partition's first offset on, never back."""
         start = self._reach.start
-        open_ones = [tp for tp in self._partitions if tp.partition not in start]
-        first = self._offsets(open_ones, _EARLIEST, self._first_offsets) if open_ones else {}
-        return {tp.partition: start.get(tp.partition, first.get(tp.partition, 0)) for tp in self._partitions}
+        open_ones = [partition for partition in self._partitions if partition not in start]
+        first = self._offsets(open_ones, EARLIEST, self._first_offsets) if open_ones else {}
+        return {partition: start.get(partition, first.get(partition, 0)) for partition in self._partitions}
 
     def require_all_records(self) -> None:
         """Check, after a read, that retention or a DeleteRecords request has taken none of its records.
@@ -140,7 +111,7 @@ class Ends:
         """
         if not self._reach.all_records:
             return
-        for partition, first in self._offsets(self._partitions, _EARLIEST, self._first_offsets).items():
+        for partition, first in self._offsets(self._partitions, EARLIEST, self._first_offsets).items():
             if first > (start := self._reach.start.get(partition, 0)):
                 raise DeletedRecordsError(
                     f"Records of topic {self._topic} were deleted: partition {partition} begins at offset {first}.",
@@ -150,9 +121,10 @@ class Ends:
 
     def now(self) -> dict[int, int]:
         """The ends of this moment."""
-        isolation = IsolationLevel.READ_COMMITTED if self._reach.stable_only else IsolationLevel.READ_UNCOMMITTED
-        ends = self._offsets(self._partitions, _LATEST, f"listing the end offsets of {self._topic}", isolation)
-        if self._reach.stable_only:  # a start that an earlier read reached may stand behind a transaction open now
+        committed = self._reach.stable_only
+        what = f"listing the end offsets of {self._topic}"
+        ends = self._offsets(self._partitions, LATEST, what, committed=committed)
+        if committed:  # a start that an earlier read reached may stand behind a transaction open now
             ends = {partition: max(end, self._reach.start.get(partition, 0)) for partition, end in ends.items()}
         return ends
 
@@ -162,49 +134,28 @@ class Ends:
 
         :param moment_ms: milliseconds since the epoch.
         """
-        spec: OffsetSpec = OffsetSpec.for_timestamp(moment_ms)
-        found = self._offsets(self._partitions, spec, f"looking up a time in {self._topic}")
+        found = self._offsets(self._partitions, moment_ms, f"looking up a time in {self._topic}")
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
-    def _offsets(
-        self,
-        partitions: Sequence[TopicPartition],
-        spec: OffsetSpec,
-        what: str,
-        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[int, int]:
-        admin, found = self._admin, dict[int, int]()
+    def _offsets(self, partitions: Collection[int], at: int, what: str, *, committed: bool = False) -> dict[int, int]:
+        questions, found = self._questions, dict[int, int]()
         deadline = time.monotonic() + self._limit
-        while wanted := [tp for tp in partitions if tp.partition not in found]:
-            futures = admin.client.list_offsets(
-                dict.fromkeys(wanted, spec), isolation_level=isolation, request_timeout=self._limit
-            )
-            codes = set()
-            for tp, future in futures.items():
-                try:
-                    found[tp.partition] = int(future.result().offset)
-                except KafkaException as error:
-                    codes.add(code := error.args[0].code())
-                    if code not in MOVED | NOT_KNOWN or time.monotonic() > deadline:
-                        raise self._given_up(error, what) from error
-            if codes:
-                time.sleep(_POLL_SECONDS)
-            if codes & MOVED:
-                self._ask_for_leaders(what)
+        while wanted := [partition for partition in partitions if partition not in found]:
+            answer = questions.offsets(self._topic, wanted, at, committed=committed, seconds=self._limit, what=what)
+            found |= answer.found
+            if (late := answer.moved or answer.unknown) is None:
+                continue
+            if time.monotonic() > deadline:
+                raise answer.moved or self._not_known(late, what)
+            time.sleep(_POLL_SECONDS)
+            if answer.moved:
+                questions.ask_for_leaders(self._topic, self._limit, what)
         return found
 
-    def _given_up(self, error: KafkaException, what: str) -> EosError:
-        if error.args[0].code() not in NOT_KNOWN:
-            return self._admin.explain(error, what)
+    def _not_known(self, error: EosError, what: str) -> EosError:
         self._known_partitions()  # raises where the topic is gone
         return UnreachableError(
-            f"Not every broker of the Kafka cluster at {self._admin.settings.bootstrap_servers} knows topic "
+            f"Not every broker of the Kafka cluster at {self._questions.settings.bootstrap_servers} knows topic "
             f"{self._topic} after {self._limit:.0f} s ({what}).",
             remedy="Check the brokers and the cluster's controller, and try again.",
         )
-
-    def _ask_for_leaders(self, what: str) -> None:
-        try:
-            self._admin.client.list_topics(self._topic, timeout=self._limit)
-        except KafkaException as error:
-            raise self._admin.explain(error, what) from error

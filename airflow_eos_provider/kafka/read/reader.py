@@ -13,61 +13,30 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import repeat
-from operator import is_not, itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
-
-from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, UnreachableError
-from airflow_eos_provider.kafka.acl_values import Operation, Resource
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, NOT_KNOWN, ClientErrors, explain
+from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS, Questions
 from airflow_eos_provider.kafka.read.ends import Ends, Reach, ReplacedTopicError
-from airflow_eos_provider.kafka.session import AssignedConsumer, Kafka, Session, session_of
+from airflow_eos_provider.kafka.read.fetched import Fetcher, FetchOptions, LogRecord, Look
+from airflow_eos_provider.kafka.session import Kafka, Session, WireSession, session_of
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.kafka.admin.wire_questions import WireQuestions
+    from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 __all__ = ["WHOLE", "Elapsed", "LogRecord", "Reach", "TopicRead", "read_to_end", "scan_to_end"]
 
-#: Records handed over at once, at most. Larger batches fall out of the processor's cache and are slower.
-_BATCH = 500
-
 #: How long one look for new records may take, seconds; deadline and errors are looked at in between.
 _LOOK_SECONDS = 0.2
-
-#: How long the question may take that wakes the client, seconds; without it the client wakes by itself after a second.
-_WAKE_SECONDS = 1.0
 
 #: How long the broker holds a fetch that has nothing to return, milliseconds. An end that is only a marker is seen by
 #: such an empty fetch, and the next read's first question waits behind it, so this is the price of each read;
 #: librdkafka's default is half a second.
 _FETCH_WAIT_MS = 10
-
-#: For how long librdkafka stops fetching once enough records wait for us, milliseconds. Its default, a second, is what
-#: a large topic's read would mostly consist of: 2 million small records took 13 s, and 2 s with this.
-_FETCH_BACKOFF_MS = 10
-
-_SECOND = itemgetter(1)
-
-
-class LogRecord(NamedTuple):
-    """One record as it stands in the log. A tuple, for millions are made at once.
-
-    ``headers`` are names and contents in their order, of a read that asks for them; None otherwise, or without any.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, str | bytes | None]] | None = None
-
-    def __repr__(self) -> str:
-        """Without value and headers, which may be secret."""
-        return f"LogRecord({self.topic}-{self.partition}@{self.offset}, key={self.key!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +75,8 @@ def read_to_end(
 ) -> TopicRead:
     """The records of a topic. Parameters and errors as in :func:`scan_to_end`."""
     records: list[LogRecord] = []
-    scan = _scan(kafka, topic, reach, records.extend, _ReadOptions(isolation, timeout_seconds), progress)
+    options = _ReadOptions(FetchOptions(isolation, False, _FETCH_WAIT_MS), timeout_seconds)
+    scan = _scan(kafka, topic, reach, records.extend, options, progress)
     return TopicRead(topic, tuple(records), scan.beginnings, scan.ends, scan.topic_id)
 
 
@@ -148,7 +118,7 @@ def scan_to_end(
         records were deleted that ``reach`` needs.
     :raises EosError: the topic went away.
     """
-    options = _ReadOptions(isolation, timeout_seconds, stall_only, headers, fetch_wait_ms)
+    options = _ReadOptions(FetchOptions(isolation, headers, fetch_wait_ms), timeout_seconds, stall_only)
     return dict(_scan(kafka, topic, reach, on_records, options, progress, on_topic).ends)
 
 
@@ -156,15 +126,9 @@ def scan_to_end(
 class _ReadOptions:
     """How a topic is read; see :func:`scan_to_end`."""
 
-    isolation: str
+    fetch: FetchOptions
     timeout_seconds: float
     stall_only: bool = False
-    headers: bool = False
-    fetch_wait_ms: int = _FETCH_WAIT_MS
-
-    def __post_init__(self) -> None:
-        if self.isolation not in ("read_committed", "read_uncommitted"):
-            raise ConfigurationError(f"isolation is {self.isolation!r}.", expected="read_committed or read_uncommitted")
 
 
 def _scan(
@@ -178,8 +142,10 @@ def _scan(
 ) -> _Scan:
     clock = Elapsed()
     with session_of(kafka) as session, contextlib.ExitStack() as lent:
-        ends = Ends(lent.enter_context(session.admin()), topic, reach, min(options.timeout_seconds, CONNECT_SECONDS))
-        scan = _Scan(session, lent, topic, ends.beginnings(), options)
+        questions = lent.enter_context(session.questions())
+        ends = Ends(questions, topic, reach, min(options.timeout_seconds, CONNECT_SECONDS))
+        fetcher = partial(_fetcher, session, questions, lent, topic, ends.topic_id, options.fetch)
+        scan = _Scan(session.settings, fetcher, topic, ends.beginnings(), options)
         scan.topic_id = ends.topic_id
         on_topic(ends.topic_id)
         while True:
@@ -195,19 +161,27 @@ def open_consumer(session: Session, *, fetch_wait_ms: int = _FETCH_WAIT_MS) -> N
 
     :param fetch_wait_ms: as that read has it.
     """
-    with _lent_consumer(session, _ReadOptions("read_committed", 0, fetch_wait_ms=fetch_wait_ms)):
-        pass
+    with contextlib.ExitStack() as lent:
+        questions = lent.enter_context(session.questions())
+        _fetcher(session, questions, lent, "", None, FetchOptions("read_committed", False, fetch_wait_ms))
 
 
-def _lent_consumer(session: Session, options: _ReadOptions) -> contextlib.AbstractContextManager[AssignedConsumer]:
-    return session.consumer(
-        isolation_level=options.isolation,
-        auto_offset_reset="earliest",
-        enable_partition_eof=True,
-        allow_auto_create_topics=False,
-        fetch_wait_max_ms=options.fetch_wait_ms,
-        fetch_queue_backoff_ms=_FETCH_BACKOFF_MS,
-    )
+def _fetcher(
+    session: Session,
+    questions: Questions,
+    lent: contextlib.ExitStack,
+    topic: str,
+    topic_id: str | None,
+    options: FetchOptions,
+) -> Fetcher:
+    # Each library is imported where it is used: Spark's executors have no librdkafka.
+    if isinstance(session, WireSession):
+        from airflow_eos_provider.kafka.read.wire_fetcher import WireFetcher
+
+        return WireFetcher(cast("WireQuestions", questions), topic, topic_id, options)
+    from airflow_eos_provider.kafka.read.librdkafka_fetcher import LibrdkafkaFetcher, lent_consumer
+
+    return LibrdkafkaFetcher(session, lent.enter_context(lent_consumer(session, options)), topic, options)
 
 
 class Elapsed:
@@ -225,14 +199,14 @@ class _Scan:
 
     def __init__(
         self,
-        session: Session,
-        lent: contextlib.ExitStack,
+        settings: KafkaSettings,
+        fetcher: Callable[[], Fetcher],
         topic: str,
         beginnings: dict[int, int],
         options: _ReadOptions,
     ) -> None:
-        self._session = session
-        self._lent = lent
+        self._settings = settings
+        self._make_fetcher = fetcher
         self.topic = topic
         self.topic_id: str | None = None
         self.beginnings = beginnings
@@ -244,17 +218,8 @@ class _Scan:
         self.reached_stable_end: set[int] = set()
 
     @cached_property
-    def _consumer(self) -> AssignedConsumer:
-        # Not before there is something to read, for it costs time.
-        return self._lent.enter_context(_lent_consumer(self._session, self.options))
-
-    @property
-    def consumer(self) -> Consumer:
-        return self._consumer.client
-
-    @property
-    def client_errors(self) -> ClientErrors:
-        return self._consumer.client_errors
+    def _fetcher(self) -> Fetcher:
+        return self._make_fetcher()  # not before there is something to read, for it costs time
 
     def run(
         self,
@@ -269,18 +234,16 @@ class _Scan:
         while self.to_come:
             if time.monotonic() >= deadline:
                 raise self._too_late()
-            messages, self.moved = self._look(), False
-            records = self._take(messages)
-            if self.moved:
-                self.client_errors.served()
-            elif messages:
-                self.client_errors.clear()
+            look, self.moved = self._fetcher.look(_LOOK_SECONDS), False
+            records = self._take(look)
+            if look.answered:
+                self._fetcher.moved(self.moved)
             if records:
                 for partition in on_records(records) or ():
                     self._reach(partition, self.ends[partition])
             if self.options.stall_only and self.moved:
                 deadline = time.monotonic() + self.options.timeout_seconds
-            if progress is not None and messages:
+            if progress is not None and look.answered:
                 progress(sum(min(self.positions[p], self.ends[p]) - self.beginnings[p] for p in self.ends), total)
 
     def _aim_at(self, ends: dict[int, int]) -> None:
@@ -294,66 +257,22 @@ class _Scan:
                 )
         self.to_come = {p for p, end in ends.items() if self.positions[p] < end}
         if self.to_come:
-            places = [TopicPartition(self.topic, p, self.positions[p]) for p in sorted(self.to_come)]
-            self.consumer.assign(places)
-            self.consumer.resume(places)  # those that had reached an earlier end stay paused otherwise
-            self._wake(places)
+            self._fetcher.assign({partition: self.positions[partition] for partition in self.to_come})
 
-    def _wake(self, places: list[TopicPartition]) -> None:
-        """Let the consumer begin to fetch now.
-
-        librdkafka's thread of a broker, if it has nothing to do, sees a new assignment up to a second late. A question
-        to the partitions' leaders wakes it; what they answer is not needed.
-        """
-        ends = [TopicPartition(place.topic, place.partition, OFFSET_END) for place in places]
-        with contextlib.suppress(KafkaException):
-            self.consumer.offsets_for_times(ends, timeout=_WAKE_SECONDS)
-
-    def _look(self) -> list[Message]:
-        """Wait for one event, then take what else is there; ``consume`` alone would wait for a whole batch."""
-        first = self.consumer.poll(_LOOK_SECONDS)
-        return [] if first is None else [first, *self.consumer.consume(num_messages=_BATCH, timeout=0)]
-
-    def _take(self, messages: Sequence[Message]) -> list[LogRecord]:
+    def _take(self, look: Look) -> Sequence[LogRecord]:
         """Move the positions; the records that stand before the ends."""
-        # This is what a large topic's read costs, so no step of Python is done once a record: twice as fast as a loop.
-        errors = list(map(Message.error, messages))
-        if any(map(is_not, errors, repeat(None))):
-            for message, error in zip(messages, errors, strict=True):
-                if error is not None:
-                    self._take_event(message, error)
-            messages = [message for message, error in zip(messages, errors, strict=True) if error is None]
-        partitions: list[Any] = list(map(Message.partition, messages))
-        offsets: list[Any] = list(map(Message.offset, messages))
-        stamps = map(_SECOND, map(Message.timestamp, messages))
-        keys, values = map(Message.key, messages), map(Message.value, messages)
-        headers: Iterable[Any] = map(Message.headers, messages) if self.options.headers else repeat(None)
-        fields = zip(repeat(self.topic), partitions, offsets, stamps, keys, values, headers, strict=False)
-        records: list[LogRecord] = list(map(tuple.__new__, repeat(LogRecord), fields))
-        reached = dict(zip(partitions, offsets, strict=True))  # the last of each partition, for they ascend
-        if any(offset >= self.ends[partition] for partition, offset in reached.items()):
-            records = [record for record in records if record.offset < self.ends[record.partition]]
-        for partition, offset in reached.items():
-            self._reach(partition, offset + 1)
-        return records
-
-    def _take_event(self, message: Message, error: KafkaError) -> None:
-        if error.code() == KafkaError._PARTITION_EOF:
-            # The offset of this event is the position after all markers, aborted and compacted records, which no
-            # message reports. Under read_committed it may be the last stable offset, short of the end.
-            partition: Any = message.partition()
-            self._reach(partition, message.offset())
+        for partition, position in look.stopped.items():
+            self._reach(partition, position)
             if partition in self.to_come:
                 self.reached_stable_end.add(partition)
-        elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            needs = {Resource.TOPIC: (self.topic, (Operation.READ, Operation.DESCRIBE))}
-            raise explain(error, f"reading topic {self.topic}", self._session.settings, needs=needs)
-        elif error.code() in NOT_KNOWN:
-            raise EosError(f"The topic {self.topic} went away while it was read.")
-        # Anything else is news of the coordinator (we have no group, so no right to it is needed) or of a broker that
-        # librdkafka will try again; the deadline bounds that.
+        records = look.records
+        if any(position > self.ends[partition] for partition, position in look.reached.items()):
+            records = [record for record in records if record.offset < self.ends[record.partition]]
+        for partition, position in look.reached.items():
+            self._reach(partition, position)
+        return records
 
-    def _reach(self, partition: int, position: Any) -> None:
+    def _reach(self, partition: int, position: int) -> None:
         if position <= self.positions[partition]:
             return
         self.positions[partition] = position
@@ -362,13 +281,13 @@ class _Scan:
         if position >= self.ends[partition] and partition in self.to_come:
             self.to_come.remove(partition)
             # Others may still be far away; what is produced here meanwhile is not wanted.
-            self.consumer.pause([TopicPartition(self.topic, partition)])
+            self._fetcher.pause(partition)
 
     def _too_late(self) -> EosError:
-        if self.client_errors.refused or (self.client_errors.last and not self.reached_stable_end):
+        if self._fetcher.is_refused or (self._fetcher.trouble and not self.reached_stable_end):
             return UnreachableError(
-                f"The Kafka cluster at {self._session.settings.bootstrap_servers} went away while topic {self.topic} "
-                f"was read: {self.client_errors.last}.",
+                f"The Kafka cluster at {self._settings.bootstrap_servers} went away while topic {self.topic} "
+                f"was read: {self._fetcher.trouble}.",
                 remedy="Check that the brokers run.",
             )
         where = ", ".join(

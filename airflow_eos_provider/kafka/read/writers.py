@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_eos_provider.kafka.admin.partition_writers import PartitionWriters, Progress, Written
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 from airflow_eos_provider.kafka.read.ends import Ends, Reach
 from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.session import Session

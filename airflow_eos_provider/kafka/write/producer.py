@@ -19,7 +19,7 @@ import kafka.errors
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
 from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, Operation, Resource
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, not_allowed
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS, not_allowed
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.wire import Wire, explained, words
 from airflow_eos_provider.kafka.write.compression import CODECS

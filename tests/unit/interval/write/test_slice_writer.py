@@ -21,8 +21,9 @@ from airflow_eos_provider.interval.topics import preparation as protocol_topics
 from airflow_eos_provider.interval.write.slice_writer import SliceWriter
 from airflow_eos_provider.interval.write.stage_seconds import STAGES
 from airflow_eos_provider.interval.write.tally import Tally
+from airflow_eos_provider.kafka.questions import TopicDescription
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.kafka.topics import TopicDescription, Topics
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.producer import Options
 from airflow_eos_provider.kafka.write.record_batches import EncodedBatch
 
