@@ -16,9 +16,12 @@ from airflow_eos_provider.interval.topics import reader as topic_reader
 from airflow_eos_provider.interval.topics.control_topic import ControlReader, ControlState, generation_records
 from airflow_eos_provider.interval.topics.pins import TopicChangedError
 from airflow_eos_provider.interval.topics.reader import TopicReader
+from airflow_eos_provider.kafka.read import wire_fetcher
 from airflow_eos_provider.kafka.read.reader import LogRecord, Reach, read_to_end, scan_to_end
+from airflow_eos_provider.kafka.session import Kafka, Session, WireSession
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from airflow_eos_provider.lab.lab import Lab
 
 #: The limit of a read that an open transaction holds up: half of it has to do for each answer of the broker, or the
@@ -29,6 +32,12 @@ HELD_UP_SECONDS = 4.0
 @pytest.fixture(scope="module")
 def settings(broker_lab: Lab) -> KafkaSettings:
     return KafkaSettings.of(broker_lab.bootstrap_servers)
+
+
+@pytest.fixture(params=[Session, WireSession], ids=["librdkafka", "kafka-python"])
+def kafka(request: pytest.FixtureRequest, settings: KafkaSettings) -> Iterator[Session]:
+    with request.param(settings) as session:
+        yield session
 
 
 @pytest.fixture
@@ -67,52 +76,52 @@ def values(records: Sequence[LogRecord]) -> list[str]:
 
 
 def test_a_read_from_where_the_last_one_ended_has_only_what_came_since(
-    settings: KafkaSettings, topic: str, plain: Producer
+    kafka: Kafka, topic: str, plain: Producer
 ) -> None:
     send(plain, topic, "a", "b", partition=0)
     send(plain, topic, "c", partition=1)
-    first = read_to_end(settings, topic)
+    first = read_to_end(kafka, topic)
     assert values(first.records) == ["a", "b", "c"]
-    again = read_to_end(settings, topic, Reach(start=first.end_offsets))
+    again = read_to_end(kafka, topic, Reach(start=first.end_offsets))
     assert (again.records, again.beginning_offsets, again.end_offsets) == ((), first.end_offsets, first.end_offsets)
     send(plain, topic, "d", partition=1)
     send(plain, topic, "e", partition=2)
-    later = read_to_end(settings, topic, Reach(start=again.end_offsets))
+    later = read_to_end(kafka, topic, Reach(start=again.end_offsets))
     assert values(later.records) == ["d", "e"]
     assert later.end_offsets == {0: 2, 1: 2, 2: 1}
 
 
 def test_partitions_that_are_not_asked_for_are_neither_read_nor_waited_for(
-    settings: KafkaSettings, topic: str, plain: Producer, transactional: Producer
+    kafka: Kafka, topic: str, plain: Producer, transactional: Producer
 ) -> None:
     transactional.begin_transaction()
     send(transactional, topic, "open", partition=0)
     send(plain, topic, "a", "b", partition=1)
-    found = read_to_end(settings, topic, Reach(partitions=[1, 2], start={1: 1}), timeout_seconds=10)
+    found = read_to_end(kafka, topic, Reach(partitions=[1, 2], start={1: 1}), timeout_seconds=10)
     assert values(found.records) == ["b"]
     assert found.end_offsets == {1: 2, 2: 0}
     with pytest.raises(ReadTimeoutError):
-        read_to_end(settings, topic, timeout_seconds=HELD_UP_SECONDS)
+        read_to_end(kafka, topic, timeout_seconds=HELD_UP_SECONDS)
 
 
 def test_stable_records_are_had_without_waiting_for_an_open_transaction(
-    settings: KafkaSettings, topic: str, plain: Producer, transactional: Producer
+    kafka: Kafka, topic: str, plain: Producer, transactional: Producer
 ) -> None:
     send(plain, topic, "before")
     transactional.begin_transaction()
     send(transactional, topic, "open")
     send(plain, topic, "behind")
-    found = read_to_end(settings, topic, Reach(stable_only=True))  # the transaction is open until this test ends
+    found = read_to_end(kafka, topic, Reach(stable_only=True))  # the transaction is open until this test ends
     assert values(found.records) == ["before"]
     assert found.end_offsets[0] == 1
     # A position that an earlier read had reached may stand behind a transaction that is open now.
-    assert read_to_end(settings, topic, Reach(start={0: 3}, stable_only=True)).records == ()
+    assert read_to_end(kafka, topic, Reach(start={0: 3}, stable_only=True)).records == ()
     transactional.commit_transaction(30)
-    assert values(read_to_end(settings, topic, Reach(start=found.end_offsets)).records) == ["behind", "open"]
+    assert values(read_to_end(kafka, topic, Reach(start=found.end_offsets)).records) == ["behind", "open"]
 
 
 def test_a_read_that_took_longer_than_compaction_waits_goes_on_to_new_ends(
-    settings: KafkaSettings, topic: str, plain: Producer
+    kafka: Kafka, topic: str, plain: Producer
 ) -> None:
     send(plain, topic, "a")
     came: list[LogRecord] = []
@@ -124,12 +133,12 @@ def test_a_read_that_took_longer_than_compaction_waits_goes_on_to_new_ends(
             time.sleep(1.1)
         came.extend(batch)
 
-    ends = scan_to_end(settings, topic, slow, Reach(compaction_lag_seconds=1.0))
+    ends = scan_to_end(kafka, topic, slow, Reach(compaction_lag_seconds=1.0))
     assert values(came) == ["a", "late", "late in an empty partition"]
     assert ends == {0: 2, 1: 0, 2: 1}
 
 
-def test_a_read_that_was_quick_keeps_to_the_ends_it_had(settings: KafkaSettings, topic: str, plain: Producer) -> None:
+def test_a_read_that_was_quick_keeps_to_the_ends_it_had(kafka: Kafka, topic: str, plain: Producer) -> None:
     send(plain, topic, "a")
     came: list[LogRecord] = []
 
@@ -137,38 +146,38 @@ def test_a_read_that_was_quick_keeps_to_the_ends_it_had(settings: KafkaSettings,
         send(plain, topic, "late")
         came.extend(batch)
 
-    assert scan_to_end(settings, topic, slow, Reach(compaction_lag_seconds=60.0)) == {0: 1, 1: 0, 2: 0}
+    assert scan_to_end(kafka, topic, slow, Reach(compaction_lag_seconds=60.0)) == {0: 1, 1: 0, 2: 0}
     assert values(came) == ["a"]
 
 
-def test_a_topic_that_ends_before_the_position_is_not_the_one_it_was(
-    settings: KafkaSettings, topic: str, plain: Producer
-) -> None:
+def test_a_topic_that_ends_before_the_position_is_not_the_one_it_was(kafka: Kafka, topic: str, plain: Producer) -> None:
     send(plain, topic, "a")
     with pytest.raises(EosError, match=r"Partition 0 .* ends at 1, before offset 7"):
-        read_to_end(settings, topic, Reach(start={0: 7}))
+        read_to_end(kafka, topic, Reach(start={0: 7}))
 
 
-def test_a_partition_that_is_not_there_is_named(settings: KafkaSettings, topic: str) -> None:
+def test_a_partition_that_is_not_there_is_named(kafka: Kafka, topic: str) -> None:
     for reach in (Reach(partitions=[1, 9]), Reach(start={9: 0})):
         with pytest.raises(ConfigurationError, match="no partition 9"):
-            read_to_end(settings, topic, reach)
+            read_to_end(kafka, topic, reach)
 
 
-def test_headers_are_read_where_they_are_asked_for(settings: KafkaSettings, topic: str, plain: Producer) -> None:
+def test_headers_are_read_where_they_are_asked_for(kafka: Kafka, topic: str, plain: Producer) -> None:
     plain.produce(topic, "with", partition=0, headers=[("run", b"r1"), ("none", None)])
     plain.produce(topic, "without", partition=0)
     assert plain.flush(30) == 0
     came: list[LogRecord] = []
-    scan_to_end(settings, topic, came.extend, headers=True)
+    scan_to_end(kafka, topic, came.extend, headers=True)
     assert [record.headers for record in came] == [[("run", b"r1"), ("none", None)], None]
-    assert [record.headers for record in read_to_end(settings, topic).records] == [None, None]
+    assert [record.headers for record in read_to_end(kafka, topic).records] == [None, None]
 
 
 def test_a_limit_of_stalls_lets_a_long_read_go_on_and_ends_one_that_is_held_up(
-    settings: KafkaSettings, topic: str, plain: Producer, transactional: Producer
+    kafka: Kafka, topic: str, plain: Producer, transactional: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send(plain, topic, *map(str, range(3_000)))
+    monkeypatch.setattr(wire_fetcher, "_PARTITION_BYTES", 1)  # a batch a fetch
+    for first in range(0, 3_000, 500):
+        send(plain, topic, *map(str, range(first, first + 500)))
     batches: list[int] = []
 
     def slow(batch: Sequence[LogRecord]) -> None:
@@ -176,18 +185,18 @@ def test_a_limit_of_stalls_lets_a_long_read_go_on_and_ends_one_that_is_held_up(
         time.sleep(HELD_UP_SECONDS / 5)  # six batches or more: the whole takes longer than the limit
 
     began = time.monotonic()
-    scan_to_end(settings, topic, slow, timeout_seconds=HELD_UP_SECONDS, stall_only=True)
+    scan_to_end(kafka, topic, slow, timeout_seconds=HELD_UP_SECONDS, stall_only=True)
     assert time.monotonic() - began > HELD_UP_SECONDS
     assert sum(batches) == 3_000
     transactional.begin_transaction()
     send(transactional, topic, "open")
     with pytest.raises(ReadTimeoutError, match=r"nothing more to read for 4 s.* open transaction"):
-        scan_to_end(settings, topic, lambda batch: None, timeout_seconds=HELD_UP_SECONDS, stall_only=True)
-    scan_to_end(settings, topic, lambda batch: {0}, timeout_seconds=HELD_UP_SECONDS)  # no more is needed
+        scan_to_end(kafka, topic, lambda batch: None, timeout_seconds=HELD_UP_SECONDS, stall_only=True)
+    scan_to_end(kafka, topic, lambda batch: {0}, timeout_seconds=HELD_UP_SECONDS)  # no more is needed
 
 
 @pytest.fixture
-def held_up(settings: KafkaSettings, topic: str, transactional: Producer, monkeypatch: pytest.MonkeyPatch) -> str:
+def held_up(topic: str, transactional: Producer, monkeypatch: pytest.MonkeyPatch) -> str:
     """A topic with a record behind which a transaction is open; a reader's first try does not take long."""
     monkeypatch.setattr(topic_reader, "_FIRST_LIMIT_SECONDS", HELD_UP_SECONDS)
     transactional.begin_transaction()
@@ -199,7 +208,7 @@ def held_up(settings: KafkaSettings, topic: str, transactional: Producer, monkey
 
 
 def test_a_read_that_is_tried_again_goes_on_behind_what_it_has_handed_over(
-    settings: KafkaSettings, held_up: str, transactional: Producer
+    kafka: Kafka, held_up: str, transactional: Producer
 ) -> None:
     came: list[LogRecord] = []
     reported: list[list[str]] = []
@@ -208,7 +217,7 @@ def test_a_read_that_is_tried_again_goes_on_behind_what_it_has_handed_over(
         reported.append(values(came))
         transactional.commit_transaction(30)
 
-    reader = TopicReader(settings, held_up, report=report)
+    reader = TopicReader(kafka, held_up, report=report)
     reader.read(came.extend)
     assert reported == [["before"]]
     assert values(came) == ["before", "open"]
@@ -216,19 +225,67 @@ def test_a_read_that_is_tried_again_goes_on_behind_what_it_has_handed_over(
 
 
 def test_a_topic_that_is_made_anew_between_two_tries_is_not_read_on(
-    settings: KafkaSettings, held_up: str, transactional: Producer, plain: Producer, broker_lab: Lab
+    kafka: Kafka, held_up: str, transactional: Producer, plain: Producer, broker_lab: Lab
 ) -> None:
     came: list[LogRecord] = []
 
     def report(line: str) -> None:
         transactional.commit_transaction(30)
-        assert Topics(settings).delete(held_up)
+        assert Topics(kafka).delete(held_up)
         broker_lab.create_topic(held_up, 3)
         send(plain, held_up, "another", "one", "more", "of", "another", "topic")
 
     with pytest.raises(TopicChangedError, match="another id"):
-        TopicReader(settings, held_up, report=report).read(came.extend)
+        TopicReader(kafka, held_up, report=report).read(came.extend)
     assert values(came) == ["before"]
+
+
+CODECS = ("gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.mark.parametrize("by_broker", ["producer", *CODECS])
+def test_both_libraries_read_the_same(settings: KafkaSettings, topic: str, by_broker: str) -> None:
+    """Of each codec what librdkafka has compressed, this package's own producer, and the broker."""
+    Topics(settings).change(topic, {"compression.type": by_broker})
+    Topics(settings).await_settings(topic, {"compression.type": by_broker})
+    codecs = ("none", *CODECS) if by_broker == "producer" else ("none",)
+    for codec in codecs:
+        write_transactions(settings, topic, codec)
+    found = 0
+    with Session(settings) as one, WireSession(settings) as other:
+        for isolation in ("read_uncommitted", "read_committed"):
+            reads: list[list[LogRecord]] = []
+            for kafka in (one, other):
+                reads.append([])
+                scan_to_end(kafka, topic, reads[-1].extend, isolation=isolation, headers=True)
+                reads[-1].sort(key=lambda record: (record.partition, record.offset))
+            assert reads[0] == reads[1]
+            most, found = found, len(reads[1])
+    assert most > found == len(codecs) * 60, "aborted ones are left out"
+
+
+def write_transactions(settings: KafkaSettings, topic: str, codec: str) -> None:
+    """Two transactions at a time, of a producer of librdkafka's and one of ours: aborted, committed and aborted."""
+    properties = {"compression.type": codec}
+    identity = {"bootstrap.servers": settings.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
+    theirs = Producer({**identity, **properties})
+    theirs.init_transactions(30)
+    ours = TransactionalProducer(settings, uuid.uuid4().hex, timeout_ms=60_000, properties=properties)
+    ours.init()
+    for end in ("abort", "commit", "abort"):
+        theirs.begin_transaction()
+        ours.begin()
+        for number in range(20):
+            value = f"{codec}-{end}-{number}" * number
+            theirs.produce(topic, value, f"k{number}", 0, headers=[("h", b"v"), ("n", None)])
+            ours.produce(topic, None, b"" if number else b"0123456789" * 7_000, partition=number % 2)
+            ours.produce(topic, b"key", None, partition=0, headers=[("h", b"v")])
+            if number % 7 == 0:
+                theirs.flush()
+                ours.flush()
+        getattr(theirs, f"{end}_transaction")(30)
+        getattr(ours, end)()
+    ours.close()
 
 
 RUNS = [Run.parse(f"p@2013-01-0{day}T00:00:00Z/2013-01-0{day + 1}T00:00:00Z") for day in (1, 2, 3)]
@@ -241,7 +298,7 @@ def send_generation(producer: Producer, topic: str, run: Run) -> None:
 
 
 def test_each_read_of_the_control_topic_goes_on_where_the_one_before_ended(
-    settings: KafkaSettings, topic: str, plain: Producer, monkeypatch: pytest.MonkeyPatch
+    kafka: Kafka, topic: str, plain: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applied: list[int] = []
     apply = ControlState.apply
@@ -252,7 +309,7 @@ def test_each_read_of_the_control_topic_goes_on_where_the_one_before_ended(
 
     monkeypatch.setattr(ControlState, "apply", counted)
     first, second, third = RUNS
-    reader = ControlReader(settings, topic)
+    reader = ControlReader(kafka, topic)
     send_generation(plain, topic, first)
     early = reader.read_stable().run(first)
     send_generation(plain, topic, second)
@@ -264,7 +321,7 @@ def test_each_read_of_the_control_topic_goes_on_where_the_one_before_ended(
     assert reader.read().run(first).generation == 8
     assert sum(applied) == 9
 
-    late = ControlReader(settings, topic, 5)
+    late = ControlReader(kafka, topic, 5)
     state = late.read()
     assert [state.run(run).generation for run in RUNS] == [8, 5, None]
     plain.produce(topic, None, f"commit-{second.name}", partition=0)
@@ -274,7 +331,7 @@ def test_each_read_of_the_control_topic_goes_on_where_the_one_before_ended(
 
 
 def test_who_has_not_read_the_control_topic_for_long_reads_it_from_its_beginning(
-    settings: KafkaSettings, topic: str, plain: Producer, monkeypatch: pytest.MonkeyPatch
+    kafka: Kafka, topic: str, plain: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tombstone that came meanwhile may have been removed."""
     applied: list[int] = []
@@ -285,7 +342,7 @@ def test_who_has_not_read_the_control_topic_for_long_reads_it_from_its_beginning
         apply(state, records)
 
     monkeypatch.setattr(ControlState, "apply", counted)
-    reader = ControlReader(settings, topic)
+    reader = ControlReader(kafka, topic)
     send_generation(plain, topic, RUNS[0])
     assert [reader.read().run(RUNS[0]).generation for _ in range(2)] == [2, 2]
     assert applied == [0, 1, 2]
@@ -297,20 +354,20 @@ def test_who_has_not_read_the_control_topic_for_long_reads_it_from_its_beginning
 
 
 def test_a_control_topic_that_was_made_anew_is_refused(
-    settings: KafkaSettings, broker_lab: Lab, topic: str, plain: Producer
+    kafka: Kafka, broker_lab: Lab, topic: str, plain: Producer
 ) -> None:
     """Generations are offsets: those of the new topic say nothing of the old one's."""
     first, second, _ = RUNS
-    reader, far = ControlReader(settings, topic), ControlReader(settings, topic, 2)
+    reader, far = ControlReader(kafka, topic), ControlReader(kafka, topic, 2)
     send_generation(plain, topic, first)
     assert [each.read().run(first).generation for each in (reader, far)] == [2, 2]
 
-    assert Topics(settings).delete(topic)
+    assert Topics(kafka).delete(topic)
     broker_lab.create_topic(topic, 3)
     for run in (second, second, second):
         send_generation(plain, topic, run)
 
-    for each in (reader, far, ControlReader(settings, topic, topic_id=reader.topic_id)):
+    for each in (reader, far, ControlReader(kafka, topic, topic_id=reader.topic_id)):
         with pytest.raises(TopicChangedError, match="another id"):
             each.read()
-    assert ControlReader(settings, topic).read().run(second).generation == 8
+    assert ControlReader(kafka, topic).read().run(second).generation == 8
