@@ -91,7 +91,7 @@ class Environments:
         (wheel,) = (folder / "dist").glob("*.whl")
         zipped = folder / "airflow_eos_provider.zip"
         zipped.write_bytes(wheel.read_bytes())  # a wheel is a zip file with the package at its head
-        packages = [f"{name}=={_version(name)}" for name in ("confluent-kafka", "kafka-python", "numpy", "pyarrow")]
+        packages = [f"{name}=={_version(name)}" for name in ("kafka-python", "numpy", "pyarrow")]
         for name, wanted in {"full": [*packages, str(wheel)], "small": packages, "bare": []}.items():
             run(["uv", "venv", "--quiet", "--relocatable", "--python", sys.executable, folder / name])
             if wanted:

@@ -50,6 +50,33 @@ def test_files_are_written_line_by_line_each_once(make_pipeline: Any, days: Days
     assert any("slices to write by 2 tasks" in line for line in lines)
 
 
+def test_a_task_needs_no_librdkafka(make_pipeline: Any, days: Days, files: list[Path]) -> None:
+    """Two attempts in processes that cannot import confluent-kafka; the second finds the first one's slices."""
+    pipeline, run = make_pipeline(), days(1)
+    died = files[0].parent / "died"
+    without = (
+        "import json, pathlib, os, signal, sys\n"
+        "sys.modules['confluent_kafka'] = None\n"
+        "from tests.faults.local_runner import run_task\n"
+        "def step(name):\n"
+        f"    marker = pathlib.Path({str(died)!r})\n"
+        "    begun.append(name)\n"
+        "    if begun.count('commit') == 2 and not marker.exists():\n"
+        "        marker.touch()\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "begun = []\n"
+        "code = run_task(json.load(sys.stdin), on_step=step)\n"
+        "assert not any(name.startswith('confluent_kafka.') for name in sys.modules)\n"
+        "sys.exit(code)\n"
+    )
+    runner = LocalRunner(pipeline, run, folder=files[0].parent / "logs", command=[sys.executable, "-c", without])
+
+    assert runner.run(lambda: plan_files(run, files[:1], 60), 1).records == 50
+
+    assert died.exists()
+    assert lines_of(pipeline) == sorted(b"a%d" % n for n in range(50))
+
+
 def test_slices_end_at_lines_and_cover_the_file(days: Days, files: list[Path]) -> None:
     plan = plan_files(days(1), files, 60)
 

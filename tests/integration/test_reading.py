@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Run
@@ -17,6 +17,7 @@ from airflow_eos_provider.interval.topics.control_topic import ControlReader, Co
 from airflow_eos_provider.interval.topics.pins import TopicChangedError
 from airflow_eos_provider.interval.topics.reader import TopicReader
 from airflow_eos_provider.kafka.read import wire_fetcher
+from airflow_eos_provider.kafka.read.ends import DeletedRecordsError
 from airflow_eos_provider.kafka.read.reader import LogRecord, Reach, read_to_end, scan_to_end
 from airflow_eos_provider.kafka.session import Kafka, Session, WireSession
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
@@ -154,6 +155,20 @@ def test_a_topic_that_ends_before_the_position_is_not_the_one_it_was(kafka: Kafk
     send(plain, topic, "a")
     with pytest.raises(EosError, match=r"Partition 0 .* ends at 1, before offset 7"):
         read_to_end(kafka, topic, Reach(start={0: 7}))
+
+
+def test_records_that_were_deleted_are_noticed(
+    kafka: Kafka, settings: KafkaSettings, topic: str, plain: Producer
+) -> None:
+    send(plain, topic, "a", "b", "c", "d")
+    place = TopicPartition(topic, 0, 3)
+    with Session(settings) as session, session.admin() as admin:
+        admin.client.delete_records([place])[place].result()
+    came: list[LogRecord] = []
+    with pytest.raises(DeletedRecordsError, match="partition 0 begins at offset 3"):
+        scan_to_end(kafka, topic, came.extend, Reach(start={0: 1}, all_records=True))
+    assert values(came) == ["d"]
+    assert values(read_to_end(kafka, topic).records) == ["d"]
 
 
 def test_a_partition_that_is_not_there_is_named(kafka: Kafka, topic: str) -> None:

@@ -88,8 +88,8 @@ def doctor(
 ) -> None:
     """Check whether this driver and every executor have what interval runs need. Changes nothing.
 
-    Without --master or --remote, checks this Python only. With one of them, small Spark jobs check the Python, versions
-    and librdkafka of every executor. With --bootstrap-servers or --cluster, also whether the brokers answer there.
+    Without --master or --remote, checks this Python only. With one of them, small Spark jobs check the Python and the
+    versions of every executor. With --bootstrap-servers or --cluster, also whether the brokers answer there.
 
     Exit code: 1 if a check failed, 5 if eos could not run one, for example because no executor answered.
     """

@@ -103,10 +103,14 @@ class WireQuestions:
             late[getattr(answer, "errno", 0) in NOT_KNOWN] = error
         return Offsets(found, moved=late.get(False), unknown=late.get(True))
 
+    def brokers(self, seconds: float) -> int:
+        """How many brokers there are."""
+        return len(self._metadata([], seconds).brokers)
+
     def ask_for_leaders(self, topic: str, seconds: float, what: str) -> None:
         self.run(what, self._refresh, topic, time.monotonic() + seconds)
 
-    def _topics(self, names: Sequence[str], seconds: float) -> dict[str, Any]:
+    def _metadata(self, names: Sequence[str], seconds: float) -> Any:
         def make() -> Any:
             topic = MetadataRequest.MetadataRequestTopic
             return MetadataRequest(
@@ -116,8 +120,12 @@ class WireQuestions:
                 include_topic_authorized_operations=False,
             )
 
+        what = f"describing topic {', '.join(names)}" if names else "asking for the brokers"
+        return self.run(what, self._ask, make, seconds)
+
+    def _topics(self, names: Sequence[str], seconds: float) -> dict[str, Any]:
         found = {}
-        for topic in self.run(f"describing topic {', '.join(names)}", self._ask, make, seconds).topics:
+        for topic in self._metadata(names, seconds).topics:
             error = kafka.errors.for_code(topic.error_code)
             if error is kafka.errors.InvalidTopicError:
                 raise ConfigurationError(f"{topic.name!r} is not a name of a topic.")

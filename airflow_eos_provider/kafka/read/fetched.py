@@ -42,7 +42,7 @@ class Look(NamedTuple):
 
 
 #: Nothing.
-NO_LOOK = Look((), {}, {}, False)
+NO_LOOK = Look([], {}, {}, False)
 
 
 @dataclass(frozen=True, slots=True)

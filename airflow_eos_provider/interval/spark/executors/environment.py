@@ -23,6 +23,7 @@ _TASK_MODULES = (
     "airflow_eos_provider.interval.spark.executors.tasks",
     "airflow_eos_provider.interval.protocol.task",
     "airflow_eos_provider.interval.sources.files",
+    "airflow_eos_provider.kafka.read.wire_fetcher",
 )
 
 #: Limits of a question to the brokers and to Java, seconds.
@@ -132,13 +133,15 @@ def _task() -> str:
 def _brokers(client: Mapping[str, str]) -> str:
     try:
         settings = importlib.import_module("airflow_eos_provider.kafka.settings.kafka_settings").KafkaSettings(client)
-        admin = importlib.import_module("airflow_eos_provider.kafka.clients").QuietAdmin(settings)
+        questions = importlib.import_module("airflow_eos_provider.kafka.admin.wire_questions").WireQuestions(settings)
     except BaseException as error:
         return f"they cannot be asked: {_words(error)}"
     try:
-        return str(len(admin.client.list_topics(timeout=_BROKER_SECONDS).brokers))
-    except importlib.import_module("confluent_kafka").KafkaException as error:
-        return str(admin.explain(error, "listing the topics").found)
+        return str(questions.brokers(_BROKER_SECONDS))
+    except importlib.import_module("airflow_eos_provider.errors").EosError as error:
+        return str(error.found)
+    finally:
+        questions.close()
 
 
 def _words(error: BaseException) -> str:

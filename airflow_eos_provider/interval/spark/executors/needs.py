@@ -63,8 +63,8 @@ OWN = "airflow-eos-provider"
 
 NEEDS = (
     Need(OWN, "airflow_eos_provider", why="the same version everywhere: the driver tells the tasks what to do"),
-    Need("confluent-kafka", "confluent_kafka", least="2.16.1", why="reads topics, by the librdkafka in its wheel"),
-    Need("kafka-python", "kafka", least="3.0.12", below="3.1", why="records are written through its connections"),
+    Need("confluent-kafka", "confluent_kafka", least="2.16.1", executor=False, why="the driver's Kafka client"),
+    Need("kafka-python", "kafka", least="3.0.12", below="3.1", why="tasks read and write through its connections"),
     Need("numpy", "numpy", why="rows become records in it, many at a time"),
     Need("pyarrow", "pyarrow", least="18", why="rows cross from Spark to Python in it"),
     Need("pyspark", "pyspark", least="3.5", below="4.3", executor=False, why="executors get Spark's own copy"),
@@ -136,7 +136,7 @@ def executor_checks(look: PythonLook, driver: PythonLook) -> list[Finding]:
     """Whether an executor can carry out what this driver asks of it."""
     checks = [_same_python(look, driver)]
     checks += [_same_version(_package(look, need, SHIP_IT), look, driver, need) for need in NEEDS if need.executor]
-    checks += [_librdkafka(look), *_daemon(look)]
+    checks += _daemon(look)
     if look.task and all(each.passed for each in checks):
         checks.append(check(look.place, "task", Verdict.FAIL, f"a task cannot be imported: {look.task}", SHIP_IT))
     return checks + _brokers(look)

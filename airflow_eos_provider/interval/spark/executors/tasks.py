@@ -35,8 +35,8 @@ SLICE_COLUMN = "_eos_slice"
 #: The column of what a task reports: JSON, a row a slice.
 REPORT_COLUMN = "report"
 
-#: Oldest confluent-kafka that this package is tested with.
-CONFLUENT_KAFKA = (2, 16)
+#: The kafka-python whose modules this package knows.
+KAFKA_PYTHON = (3, 0)
 
 #: An error of this package that crosses from an executor to the driver as text comes behind this word, as JSON.
 _ERROR_MARK = "EOS-TASK-ERROR "
@@ -51,7 +51,7 @@ def shipped(entry: str, *arguments: Any) -> Callable[[Iterator[Any]], Iterator[A
     # Nested, so that Spark's pickler ships its code and not its name, which only a complete executor could resolve.
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         try:
-            import confluent_kafka  # noqa: F401
+            import kafka  # noqa: F401
 
             from airflow_eos_provider.interval.spark.executors import tasks
         except ImportError as error:
@@ -59,10 +59,9 @@ def shipped(entry: str, *arguments: Any) -> Callable[[Iterator[Any]], Iterator[A
 
             raise ImportError(
                 f"The Python of this Spark executor ({sys.executable}) lacks the module {error.name!r}.\n"
-                "Expected: airflow_eos_provider, confluent-kafka 2.16 or newer, kafka-python, numpy and pyarrow in "
-                "every executor\n"
+                "Expected: airflow_eos_provider, kafka-python 3.0, numpy and pyarrow in every executor\n"
                 "What to do: ship an environment (venv-pack or conda-pack, --archives env.tar.gz#env, "
-                "PYSPARK_PYTHON=./env/bin/python), or install confluent-kafka on the workers and ship this package "
+                "PYSPARK_PYTHON=./env/bin/python), or install the others on the workers and ship this package "
                 "as a zip (--py-files). On this machine, set PYSPARK_PYTHON to the driver's own interpreter."
             ) from error
         yield from getattr(tasks, entry)(*arguments, batches)
@@ -403,17 +402,17 @@ def attempt_number() -> int:
 
 
 def require_clients() -> None:
-    """Check that the executor's confluent-kafka is recent enough.
+    """Check that the executor's kafka-python is the one that this package is written for.
 
-    :raises ConfigurationError: it is older than :data:`CONFLUENT_KAFKA`.
+    :raises ConfigurationError: it is not :data:`KAFKA_PYTHON`.
     """
-    import confluent_kafka
+    import kafka
 
-    found = tuple(int(part) for part in re.findall(r"\d+", str(confluent_kafka.__version__))[:2])
-    if found < CONFLUENT_KAFKA:
+    found = tuple(int(part) for part in re.findall(r"\d+", str(kafka.__version__))[:2])
+    if found != KAFKA_PYTHON:
         raise ConfigurationError(
-            f"The executors have confluent-kafka {confluent_kafka.__version__}.",
-            expected=f"{'.'.join(map(str, CONFLUENT_KAFKA))} or newer",
+            f"The executors have kafka-python {kafka.__version__}.",
+            expected=".".join(map(str, KAFKA_PYTHON)),
             remedy="Update the environment that is shipped to the executors.",
         )
 

@@ -38,7 +38,7 @@ _PY4J_ZIP = "py4j-"
 #: What a task imports, but pyarrow and numpy.
 _NEEDED = (
     "pyspark.worker",
-    "confluent_kafka",
+    "airflow_eos_provider.kafka.read.wire_fetcher",
     "airflow_eos_provider.interval.pipeline",
     "airflow_eos_provider.interval.write.slice_writer",
     "airflow_eos_provider.interval.protocol.task",

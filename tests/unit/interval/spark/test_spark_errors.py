@@ -73,17 +73,15 @@ def test_what_spark_says_of_an_executor(text: str, found: str | None) -> None:
 
 
 def test_what_a_task_says_that_lacks_a_package_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    monkeypatch.setitem(sys.modules, "kafka", None)
     with pytest.raises(ImportError) as raised:
         list(shipped("write_partition")(iter(())))
-    text = (
-        f"ModuleNotFoundError: No module named 'confluent_kafka'\n\nImportError: {raised.value}\n\tat org.apache.spark"
-    )
+    text = f"ModuleNotFoundError: No module named 'kafka'\n\nImportError: {raised.value}\n\tat org.apache.spark"
 
     refusal = refusal_within(text)
 
     assert refusal is not None
-    assert refusal.found == f"The Python of this Spark executor ({sys.executable}) lacks the module 'confluent_kafka'."
+    assert refusal.found == f"The Python of this Spark executor ({sys.executable}) lacks the module 'kafka'."
 
 
 def _fails(batches: Iterator[Any]) -> Iterator[Any]:

@@ -165,8 +165,13 @@ def test_what_a_task_imports_is_told_only_where_no_package_explains_it() -> None
     assert answers(executor_checks(without(unfit, "kafka"), DRIVER)) == {"kafka-python": Verdict.FAIL}
 
 
-def test_librdkafka_and_brokers() -> None:
-    assert answers(executor_checks(replace(EXECUTOR, librdkafka=""), DRIVER)) == {"librdkafka": Verdict.FAIL}
+def test_librdkafka_is_the_drivers_alone() -> None:
+    bare = replace(without(EXECUTOR, "confluent_kafka"), librdkafka="")
+    assert answers(executor_checks(bare, DRIVER)) == {}
+    assert answers(driver_checks(replace(DRIVER, librdkafka=""))) == {"librdkafka": Verdict.FAIL}
+
+
+def test_brokers_that_answered_or_did_not() -> None:
     assert answers(executor_checks(replace(EXECUTOR, brokers="3"), DRIVER)) == {}
     assert answers(executor_checks(replace(EXECUTOR, brokers="no answer"), DRIVER)) == {"brokers": Verdict.FAIL}
 

@@ -1,0 +1,108 @@
+"""Fetched record batches; tests/integration/test_reading.py compares what comes of them with librdkafka."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.kafka.read.fetched import LogRecord
+from airflow_eos_provider.kafka.read.record_batches import Decoder
+from airflow_eos_provider.kafka.write.record_batches import Record, encode_records
+
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+
+
+def batch(base: int, *values: str, codec: str = "none", producer: int | None = None, append_ms: int = 0) -> bytes:
+    """A batch as it stands in the log, of a transaction if it has a producer."""
+    records: list[Record] = [
+        (b"k", value.encode(), [("h", b"v"), ("n", None)], 1000 + n) for n, value in enumerate(values)
+    ]
+    data = bytearray(encode_records("t", 0, records, codec, 1 << 30).data)
+    struct.pack_into(">q", data, 0, base)
+    (attributes,) = struct.unpack_from(">h", data, 21)
+    if producer is not None:
+        attributes |= TRANSACTIONAL
+        struct.pack_into(">qh", data, 43, producer, 0)
+    if append_ms:
+        attributes |= 0x08
+        struct.pack_into(">q", data, 35, append_ms)
+    struct.pack_into(">h", data, 21, attributes)
+    return bytes(data)
+
+
+def marker(offset: int, producer: int, *, commits: bool) -> bytes:
+    """The batch that ends a transaction."""
+    record = bytes([0, 0, 0, 8]) + struct.pack(">hh", 0, commits) + bytes([12]) + bytes(6) + bytes([0])
+    record = bytes([2 * len(record)]) + record
+    attributes = TRANSACTIONAL | CONTROL
+    header = struct.pack(">qiibIhiqqqhii", offset, 49 + len(record), 0, 2, 0, attributes, 0, 0, 0, producer, 0, -1, 1)
+    return header + record
+
+
+def read(
+    data: bytes, position: int = 0, aborted: tuple[tuple[int, int], ...] = (), *, committed: bool = True
+) -> tuple[list[tuple[int, str]], int]:
+    decoder = Decoder("t", 0, committed=committed, headers=False)
+    records, end = decoder.decode(data, position, aborted)
+    return [(record.offset, (record.value or b"").decode()) for record in records], end
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_batch_is_read_whole(codec: str) -> None:
+    records, end = Decoder("t", 0, committed=True, headers=True).decode(batch(5, "a", "b" * 99, codec=codec), 5, ())
+    headers: list[tuple[str, str | bytes | None]] = [("h", b"v"), ("n", None)]
+    assert records == [
+        LogRecord("t", 0, 5, 1000, b"k", b"a", headers),
+        LogRecord("t", 0, 6, 1001, b"k", b"b" * 99, headers),
+    ]
+    assert end == 7
+
+
+def test_a_topic_with_the_brokers_time_has_that() -> None:
+    records, _ = Decoder("t", 0, committed=True, headers=False).decode(batch(0, "a", "b", append_ms=7), 0, ())
+    assert [record.timestamp_ms for record in records] == [7, 7]
+
+
+def test_records_before_the_position_are_left_out() -> None:
+    assert read(batch(0, "a", "b", "c") + batch(3, "d"), 2) == ([(2, "c"), (3, "d")], 4)
+
+
+def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch() -> None:
+    whole = batch(0, "a") + batch(1, "b")
+    for end in (len(whole) - 1, len(batch(0, "a")) + 60, len(batch(0, "a"))):
+        assert read(whole[:end]) == ([(0, "a")], 1)
+    assert read(b"", 4) == ([], 4)
+
+
+def test_an_aborted_transactions_records_are_left_out_and_only_those() -> None:
+    log = (
+        batch(0, "one aborts", producer=1)
+        + batch(1, "two commits", producer=2)
+        + batch(2, "plain")
+        + marker(3, 1, commits=False)
+        + batch(4, "one again", producer=1)
+        + marker(5, 2, commits=True)
+        + marker(6, 1, commits=True)
+        + batch(7, "one aborts again", producer=1)
+        + marker(8, 1, commits=False)
+    )
+    kept = [(1, "two commits"), (2, "plain"), (4, "one again")]
+    assert read(log, aborted=((1, 7), (1, 0))) == (kept, 9)
+    uncommitted, end = read(log, committed=False)
+    assert (len(uncommitted), end) == (5, 9)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        batch(3, "a")[:16] + b"\1" + batch(3, "a")[17:],
+        batch(3, "a")[:61] + b"\xff" * (len(batch(3, "a")) - 61),
+        batch(3, "a", codec="zstd")[:61] + bytes(len(batch(3, "a", codec="zstd")) - 61),
+    ],
+    ids=["of an old format", "with a broken record", "that cannot be unpacked"],
+)
+def test_a_batch_that_cannot_be_decoded_is_named_without_its_content(data: bytes) -> None:
+    with pytest.raises(EosError, match=r"offset 3 of topic t, partition 0, cannot be decoded"):
+        read(data)
