@@ -25,7 +25,7 @@ class Broker:
     """
 
     wire = None
-    settings = KafkaSettings.of("127.0.0.1:1", {"sasl.username": "me"})
+    settings = KafkaSettings.of("127.0.0.1:1")
 
     def __init__(self, code: int = 0, *, begins: int = 0, stable: int = 0) -> None:
         self.answer = SimpleNamespace(
@@ -70,9 +70,8 @@ def test_a_partition_that_ends_before_the_position_is_not_read_again() -> None:
 
 
 def test_a_right_that_is_missing_is_named() -> None:
-    with pytest.raises(ConfigurationError, match=r"Read on Topic t.*Describe.*--topic t") as refused:
+    with pytest.raises(ConfigurationError, match=r"(?s)Read on Topic t.*Describe.*--topic t"):
         fetcher(Broker(kafka.errors.TopicAuthorizationFailedError.errno)).look(1.0)
-    assert "me" in str(refused.value)
 
 
 @pytest.mark.parametrize("code", wire_fetcher.NOT_KNOWN)
