@@ -44,6 +44,9 @@ _LONGEST_BACKOFF_MS = 500
 #: The producer keeps its own, smaller window; questions to the coordinator share the connection.
 _MOST_IN_FLIGHT = 100
 
+#: As librdkafka's default and that of kafka-python's own consumer; its connections alone take a hundredth of it.
+_LARGEST_ANSWER_BYTES = 100_000_000
+
 _STOP_SECONDS = 1.0
 
 
@@ -156,6 +159,7 @@ class Wire:
     def __init__(self, settings: KafkaSettings, *, connect_seconds: float) -> None:
         try:
             configured = {
+                "receive_message_max_bytes": _LARGEST_ANSWER_BYTES,
                 **settings.kafka_python(),
                 "reconnect_backoff_max_ms": _LONGEST_BACKOFF_MS,
                 "max_in_flight_requests_per_connection": _MOST_IN_FLIGHT,

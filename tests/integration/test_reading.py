@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Run
@@ -16,6 +18,7 @@ from airflow_eos_provider.interval.topics import reader as topic_reader
 from airflow_eos_provider.interval.topics.control_topic import ControlReader, ControlState, generation_records
 from airflow_eos_provider.interval.topics.pins import TopicChangedError
 from airflow_eos_provider.interval.topics.reader import TopicReader
+from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read import wire_fetcher
 from airflow_eos_provider.kafka.read.ends import DeletedRecordsError
 from airflow_eos_provider.kafka.read.reader import LogRecord, Reach, read_to_end, scan_to_end
@@ -24,6 +27,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from airflow_eos_provider.lab.lab import Lab
+from tests.waiting import until
 
 #: The limit of a read that an open transaction holds up: half of it has to do for each answer of the broker, or the
 #: broker is taken for gone.
@@ -287,13 +291,14 @@ def write_transactions(settings: KafkaSettings, topic: str, codec: str) -> None:
     theirs.init_transactions(30)
     ours = TransactionalProducer(settings, uuid.uuid4().hex, timeout_ms=60_000, properties=properties)
     ours.init()
+    large = b"0123456789" * 70_000  # two of them are more than kafka-python's connections take by themselves
     for end in ("abort", "commit", "abort"):
         theirs.begin_transaction()
         ours.begin()
         for number in range(20):
             value = f"{codec}-{end}-{number}" * number
             theirs.produce(topic, value, f"k{number}", 0, headers=[("h", b"v"), ("n", None)])
-            ours.produce(topic, None, b"" if number else b"0123456789" * 7_000, partition=number % 2)
+            ours.produce(topic, None, large if number == 0 else b"", partition=number % 2)
             ours.produce(topic, b"key", None, partition=0, headers=[("h", b"v")])
             if number % 7 == 0:
                 theirs.flush()
@@ -301,6 +306,53 @@ def write_transactions(settings: KafkaSettings, topic: str, codec: str) -> None:
         getattr(theirs, f"{end}_transaction")(30)
         getattr(ours, end)()
     ours.close()
+
+
+@pytest.fixture
+def eager_cleaner(settings: KafkaSettings) -> Iterator[None]:
+    """The broker looks for something to compact ten times a second, not every 15 s."""
+    admin = QuietAdmin(settings)
+    (broker,) = admin.client.list_topics(timeout=30).brokers
+
+    def alter(operation: Any) -> None:
+        entry = ConfigEntry("log.cleaner.backoff.ms", "100", incremental_operation=operation)
+        altered = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry])
+        admin.answer(admin.client.incremental_alter_configs([altered])[altered], "altering the broker")
+
+    alter(AlterConfigOpType.SET)
+    yield
+    alter(AlterConfigOpType.DELETE)
+
+
+@pytest.mark.usefixtures("eager_cleaner")
+def test_a_compacted_log_of_transactions_is_read_alike(settings: KafkaSettings, plain: Producer) -> None:
+    """Compaction rewrites batches, and takes records and markers out of them."""
+    topic = f"r-{uuid.uuid4().hex[:8]}"
+    quick = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
+    Topics(settings).create(topic, partitions=1, settings={"cleanup.policy": "compact", **quick})
+    producer = TransactionalProducer(settings, topic, timeout_ms=60_000)
+    producer.init()
+    for key, end in ((b"aborted", producer.abort), (b"committed", producer.commit), (b"last", producer.commit)):
+        producer.begin()
+        producer.produce(topic, key, b"old", partition=0)
+        producer.produce(topic, key, b"new", partition=0)
+        producer.flush()
+        end()
+    producer.close()
+    with Session(settings) as one, WireSession(settings) as other:
+
+        def is_compacted() -> bool:
+            plain.produce(topic, b"filler", b"filler", 0)
+            assert plain.flush(30) == 0
+            return "old" not in values(read_to_end(one, topic, isolation="read_uncommitted").records)
+
+        until(is_compacted, "compaction", seconds=60)
+        found = [read_to_end(kafka, topic).records for kafka in (one, other)]
+
+    # Fillers are compacted between the two reads.
+    reads = [[record for record in records if record.key != b"filler"] for records in found]
+    assert reads[0] == reads[1]
+    assert [record.key for record in reads[1]] == [b"committed", b"last"]
 
 
 RUNS = [Run.parse(f"p@2013-01-0{day}T00:00:00Z/2013-01-0{day + 1}T00:00:00Z") for day in (1, 2, 3)]

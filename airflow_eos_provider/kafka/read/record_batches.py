@@ -23,10 +23,8 @@ _BEFORE_LENGTH = 12
 _MAGIC = 2
 _CODEC, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 
-#: In a control batch, behind its header: the record's length, attributes, two deltas and the length of the key as
-#: varints of one byte each, then the key: version and type (``EndTransactionMarker``, ``ControlRecordType``).
+#: A marker's key: its version and its type (``ControlRecordType``).
 _MARKER_KEY = struct.Struct(">hh")
-_MARKER_KEY_AT = _HEADER.size + 5
 _ABORT = 0
 
 #: As ``SnappyOutputStream`` of xerial, which Java's clients use; librdkafka's blocks have no such header.
@@ -70,15 +68,17 @@ class Decoder:
             # As Java's ``CompletedFetch`` does it: an abort's marker ends what its first offset began.
             while still_to_begin and still_to_begin[-1][1] <= last:
                 given_up.add(still_to_begin.pop()[0])
-            if attributes & _CONTROL:
-                if _MARKER_KEY.unpack_from(data, at + _MARKER_KEY_AT)[1] == _ABORT:
-                    given_up.discard(producer)
-            elif last >= position and not (self._committed and attributes & _TRANSACTIONAL and producer in given_up):
+            is_marker = bool(attributes & _CONTROL)
+            is_aborted = self._committed and attributes & _TRANSACTIONAL and producer in given_up
+            if count and (is_marker or (last >= position and not is_aborted)):  # compaction leaves empty batches
                 fixed_ms = last_ms if attributes & _APPEND_TIME else None
                 try:
                     unpacked = _UNPACKED[attributes & _CODEC](data[begin:end])
-                    found = self._records(unpacked, count, base, first_ms, fixed_ms)
-                    records += (record for record in found if record.offset >= position)
+                    found = list(self._records(unpacked, count, base, first_ms, fixed_ms))
+                    if not is_marker:
+                        records += (record for record in found if record.offset >= position)
+                    elif _MARKER_KEY.unpack_from(found[0].key or b"")[1] == _ABORT:
+                        given_up.discard(producer)
                 except (LookupError, ValueError, OSError, struct.error, zlib.error) as error:
                     raise self._undecodable(base, f"{type(error).__name__}: {error}") from None
             position = max(position, last + 1)

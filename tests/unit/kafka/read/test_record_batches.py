@@ -32,12 +32,18 @@ def batch(base: int, *values: str, codec: str = "none", producer: int | None = N
     return bytes(data)
 
 
-def marker(offset: int, producer: int, *, commits: bool) -> bytes:
-    """The batch that ends a transaction."""
-    record = bytes([0, 0, 0, 8]) + struct.pack(">hh", 0, commits) + bytes([12]) + bytes(6) + bytes([0])
-    record = bytes([2 * len(record)]) + record
+def marker(offset: int, producer: int, *, commits: bool, late: bytes = b"\0", empty: bool = False) -> bytes:
+    """The batch that ends a transaction.
+
+    :param late: the difference between its time and its batch's, as a varint.
+    :param empty: compaction has taken the marker itself.
+    """
+    record = bytes([0, *late, 0, 8]) + struct.pack(">hh", 0, commits) + bytes([12]) + bytes(6) + bytes([0])
+    record = b"" if empty else bytes([2 * len(record)]) + record
     attributes = TRANSACTIONAL | CONTROL
-    header = struct.pack(">qiibIhiqqqhii", offset, 49 + len(record), 0, 2, 0, attributes, 0, 0, 0, producer, 0, -1, 1)
+    header = struct.pack(
+        ">qiibIhiqqqhii", offset, 49 + len(record), 0, 2, 0, attributes, 0, 0, 0, producer, 0, -1, not empty
+    )
     return header + record
 
 
@@ -92,6 +98,22 @@ def test_an_aborted_transactions_records_are_left_out_and_only_those() -> None:
     assert read(log, aborted=((1, 7), (1, 0))) == (kept, 9)
     uncommitted, end = read(log, committed=False)
     assert (len(uncommitted), end) == (5, 9)
+
+
+def test_an_aborts_marker_is_known_where_compaction_has_given_its_batch_another_time() -> None:
+    """KIP-534. Otherwise what the producer commits later would be left out."""
+    log = (
+        batch(0, "aborted", producer=1)
+        + marker(1, 1, commits=False, late=b"\xff\xb7\xf3\x52")
+        + batch(2, "committed", producer=1)
+    )
+    assert read(log, aborted=((1, 0),)) == ([(2, "committed")], 3)
+
+
+def test_a_batch_whose_marker_compaction_has_taken_ends_nothing() -> None:
+    log = batch(0, "aborted", producer=1) + marker(1, 2, commits=False, empty=True) + batch(2, "too", producer=1)
+    assert read(log, aborted=((1, 0),)) == ([], 3)
+    assert read(batch(0, "a") + marker(1, 1, commits=False, empty=True)) == ([(0, "a")], 2)
 
 
 @pytest.mark.parametrize(
