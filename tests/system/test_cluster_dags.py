@@ -458,6 +458,28 @@ def test_killing_all_of_airflow_pausing_killing_the_task_mark_failed_and_clear_r
     assert (facet["rollout_id"], facet["to_mode"], facet["workers"]) == (rollout_id, "enabled", 2)
 
 
+@pytest.mark.by_name
+def test_a_triggerer_and_a_scheduler_that_are_killed_alone_cost_no_try_and_no_restart(
+    begun: Callable[[Mode], Upgrade],
+) -> None:
+    """Each while the roll waits at one of its gates."""
+    upgrade = begun(Mode.PREPARING)
+    since = before = upgrade.starts()
+    upgrade.approve("enabled")
+    for component in ("triggerer", "scheduler"):
+        with upgrade.at_the_gate_of("roll_enabled", since=since):
+            since = upgrade.starts()
+            upgrade.kill(component)
+            assert not is_there(upgrade.airflow, component)
+            assert upgrade.task("roll_enabled")[0] == "deferred"
+            upgrade.start(component)
+    upgrade.succeeded("roll_enabled")
+    upgrade.succeeded("verify_enabled")
+    assert upgrade.modes() == {Mode.ENABLED}
+    assert {count - before[worker] for worker, count in upgrade.starts().items()} == {1}
+    upgrade.require_no_try_of_its_own("roll_enabled")
+
+
 def lineage_of_rolls(airflow: AirflowLab) -> list[dict[str, Any]]:
     """The facets of the rolls that OpenLineage was told of."""
     file = airflow.folder / LINEAGE
