@@ -154,6 +154,20 @@ def require_report(report: dict[str, Any]) -> None:
     assert report["airflow"]["url"].startswith("http://127.0.0.1:")
 
 
+@pytest.mark.by_name
+def test_what_a_killed_demo_left_is_taken_down_and_another_one_starts_in_its_folder(demo: Demo) -> None:
+    for _ in range(2):
+        process = demo.start()
+        try:
+            wait_until(lambda: AirflowLab.load(demo.folder / "airflow"), demo, process)
+        finally:
+            process.kill()
+            process.wait()
+        assert len(demo.processes()) >= 5
+        assert demo.run("--down").returncode == 0
+        assert demo.processes() == []
+
+
 def test_ctrl_c_takes_everything_down_and_a_second_demo_in_its_folder_is_refused(demo: Demo) -> None:
     process = demo.start()
     try:
