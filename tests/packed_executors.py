@@ -1,7 +1,7 @@
 """``python -m tests.packed_executors``: an interval run on executors that have what each way of shipping gives them.
 
 A standalone cluster of two workers, a YARN of one node, one broker, and Python environments made for this: what an
-executor needs and nothing else, packed; the same without this package; a bare one. For each way ``eos intervals
+executor needs and nothing else, packed; one with numpy and pyarrow alone; a bare one. For each way ``eos intervals
 doctor`` is asked, then an interval is written, and what a reader of committed records gets is compared with the ledger.
 The result is a table in Markdown; the one in ``docs/spark/executors.md`` was made by this. Needs uv, a JDK 17, and some
 minutes.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -73,8 +74,8 @@ class Environments:
     """Pythons for executors.
 
     :param full: with all that a task needs, packed.
-    :param small: the same without this package.
-    :param zipped: this package, as ``--py-files`` takes it.
+    :param small: with numpy and pyarrow alone.
+    :param zipped: this package and kafka-python, as ``--py-files`` takes them.
     :param bare: with the standard library alone.
     """
 
@@ -89,10 +90,11 @@ class Environments:
         """Make all of them."""
         run(["uv", "build", "--quiet", "--wheel", "--out-dir", folder / "dist"])
         (wheel,) = (folder / "dist").glob("*.whl")
-        zipped = folder / "airflow_eos_provider.zip"
-        zipped.write_bytes(wheel.read_bytes())  # a wheel is a zip file with the package at its head
-        packages = [f"{name}=={_version(name)}" for name in ("kafka-python", "numpy", "pyarrow")]
-        for name, wanted in {"full": [*packages, str(wheel)], "small": packages, "bare": []}.items():
+        pure = [f"kafka-python=={_version('kafka-python')}", str(wheel)]
+        run(["uv", "pip", "install", "--quiet", "--no-deps", "--target", folder / "pure", *pure])
+        zipped = Path(shutil.make_archive(str(folder / "eos"), "zip", folder / "pure"))
+        native = [f"{name}=={_version(name)}" for name in ("numpy", "pyarrow")]
+        for name, wanted in {"full": [*native, *pure], "small": native, "bare": []}.items():
             run(["uv", "venv", "--quiet", "--relocatable", "--python", sys.executable, folder / name])
             if wanted:
                 python = folder / name / "bin" / "python"
@@ -108,7 +110,7 @@ def ways(made: Environments) -> list[Way]:
     return [
         _packed(made, "packed environment", "spark.archives"),
         Way(
-            "packages on the workers, this one by `--py-files`",
+            "numpy and pyarrow on the workers, the rest by `--py-files`",
             {"spark.submit.pyFiles": str(made.zipped), "spark.pyspark.python": f"{made.small}/bin/python"},
             doctor=0,
             written=True,

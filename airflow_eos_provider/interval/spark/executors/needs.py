@@ -15,7 +15,8 @@ from airflow_eos_provider.finding import Finding, Verdict, overall
 #: How an environment reaches the executors, for every error that says that one lacks something.
 SHIP_IT = (
     "Ship an environment to the executors (venv-pack or conda-pack, spark.archives=env.tar.gz#env, "
-    "spark.pyspark.python=./env/bin/python), or install the missing packages on the workers: docs/spark/executors.md. "
+    "spark.pyspark.python=./env/bin/python), or install numpy and pyarrow on the workers and ship the others in a zip "
+    "(--py-files): docs/spark/executors.md. "
     "On this machine, set PYSPARK_PYTHON to the driver's own interpreter."
 )
 

@@ -61,8 +61,8 @@ def shipped(entry: str, *arguments: Any) -> Callable[[Iterator[Any]], Iterator[A
                 f"The Python of this Spark executor ({sys.executable}) lacks the module {error.name!r}.\n"
                 "Expected: airflow_eos_provider, kafka-python 3.0, numpy and pyarrow in every executor\n"
                 "What to do: ship an environment (venv-pack or conda-pack, --archives env.tar.gz#env, "
-                "PYSPARK_PYTHON=./env/bin/python), or install the others on the workers and ship this package "
-                "as a zip (--py-files). On this machine, set PYSPARK_PYTHON to the driver's own interpreter."
+                "PYSPARK_PYTHON=./env/bin/python), or install numpy and pyarrow on the workers and ship the others "
+                "in a zip (--py-files). On this machine, set PYSPARK_PYTHON to the driver's own interpreter."
             ) from error
         yield from getattr(tasks, entry)(*arguments, batches)
 
