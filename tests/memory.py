@@ -13,8 +13,8 @@ from pathlib import Path
 
 MEMORY = Path("/dev/shm")
 
-#: What a complete run needs at most is a third of it.
-_ROOM_BYTES = 12 << 30
+#: A complete run needs less than a tenth of it.
+_ROOM_BYTES = 4 << 30
 
 #: Where Java keeps its temporary files: it knows no ``TMPDIR``.
 JAVA = Path("/tmp")
