@@ -1,7 +1,7 @@
 """What both Kafka libraries can be asked about topics, and what their clients have in common.
 
 librdkafka answers through :class:`~airflow_eos_provider.kafka.clients.QuietAdmin`, kafka-python through
-:class:`~airflow_eos_provider.kafka.admin.wire_questions.WireQuestions`. Spark's executors have the second alone.
+:class:`~airflow_eos_provider.kafka.wire_questions.WireQuestions`. Spark's executors have the second alone.
 """
 
 from __future__ import annotations

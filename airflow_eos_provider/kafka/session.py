@@ -19,8 +19,8 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 if TYPE_CHECKING:
     from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-    from airflow_eos_provider.kafka.admin.wire_questions import WireQuestions
     from airflow_eos_provider.kafka.clients import AssignedConsumer, QuietAdmin
+    from airflow_eos_provider.kafka.wire_questions import WireQuestions
 
 T = TypeVar("T")
 
@@ -174,7 +174,7 @@ def _consumer(settings: KafkaSettings, properties: Mapping[str, object]) -> Assi
 
 
 def _wire_questions(settings: KafkaSettings) -> WireQuestions:
-    from airflow_eos_provider.kafka.admin.wire_questions import WireQuestions
+    from airflow_eos_provider.kafka.wire_questions import WireQuestions
 
     return WireQuestions(settings)
 

@@ -25,8 +25,8 @@ from airflow_eos_provider.kafka.read.fetched import Fetcher, FetchOptions, LogRe
 from airflow_eos_provider.kafka.session import Kafka, Session, WireSession, session_of
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.kafka.admin.wire_questions import WireQuestions
     from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+    from airflow_eos_provider.kafka.wire_questions import WireQuestions
 
 __all__ = ["WHOLE", "Elapsed", "LogRecord", "Reach", "TopicRead", "read_to_end", "scan_to_end"]
 

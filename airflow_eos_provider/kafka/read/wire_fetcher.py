@@ -17,12 +17,12 @@ from kafka.protocol.consumer.fetch import FetchRequest
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
-from airflow_eos_provider.kafka.admin.wire_questions import NOT_KNOWN, WireQuestions, id_of, may_pass
 from airflow_eos_provider.kafka.questions import EARLIEST, not_allowed
+from airflow_eos_provider.kafka.read.batch_decoder import Decoder
 from airflow_eos_provider.kafka.read.ends import ReplacedTopicError
 from airflow_eos_provider.kafka.read.fetched import NO_LOOK, FetchOptions, LogRecord, Look
-from airflow_eos_provider.kafka.read.record_batches import Decoder
 from airflow_eos_provider.kafka.wire import NotSentError, explained, is_refusal, words
+from airflow_eos_provider.kafka.wire_questions import NOT_KNOWN, WireQuestions, id_of, may_pass
 
 #: The newest version that names topics; from 13 on they are asked for by topic id, which older brokers do not have.
 _FETCH_BY_NAME = 12

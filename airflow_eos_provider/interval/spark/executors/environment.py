@@ -133,7 +133,7 @@ def _task() -> str:
 def _brokers(client: Mapping[str, str]) -> str:
     try:
         settings = importlib.import_module("airflow_eos_provider.kafka.settings.kafka_settings").KafkaSettings(client)
-        questions = importlib.import_module("airflow_eos_provider.kafka.admin.wire_questions").WireQuestions(settings)
+        questions = importlib.import_module("airflow_eos_provider.kafka.wire_questions").WireQuestions(settings)
     except BaseException as error:
         return f"they cannot be asked: {_words(error)}"
     try:

@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.kafka.read.batch_decoder import Decoder
 from airflow_eos_provider.kafka.read.fetched import LogRecord
-from airflow_eos_provider.kafka.read.record_batches import Decoder
 from airflow_eos_provider.kafka.write.record_batches import Record, encode_records
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
