@@ -670,7 +670,7 @@ _PRODUCER = (
         "leader-not-asked-for-again",
         "a leader that moved is asked for",
         "kafka/write/sender.py",
-        "            await self._wire.refresh(list(topics), deadline)\n",
+        "            await self._wire.refresh(topics, deadline)\n",
         "            pass\n",
         f"{_PRODUCER_FAULTS}::test_a_leader_that_moves_is_found",
     ),

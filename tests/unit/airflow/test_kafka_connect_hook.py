@@ -16,7 +16,7 @@ from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.hooks.pipeline import kafka_settings
 from airflow_eos_provider.hooks.shown_extra import HIDDEN_BY_AIRFLOW
-from airflow_eos_provider.kafka import clients
+from airflow_eos_provider.kafka import questions
 
 WORKERS = [{"url": "http://w1:8083", "config": "/etc/w1.properties"}, {"url": "http://w2:8083"}]
 
@@ -454,7 +454,7 @@ def closed_port() -> int:
 def test_the_test_button_says_of_each_part_that_it_does_not_answer(
     connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (clients, group):
+    for module in (questions, group):
         monkeypatch.setattr(module, "CONNECT_SECONDS", 0.5)
     broker, worker, other = closed_port(), closed_port(), closed_port()
     extra = {
