@@ -229,7 +229,10 @@ def test_an_answer_that_airflow_loses_is_read_by_the_next_try(airflow: AirflowLa
         until(lambda approve=approve: approve() in ("running", "awaiting_input"), "the process that asks", pause=0.1)
         with suspended(main_process(airflow, "scheduler")):
             until(lambda approve=approve: approve() == "awaiting_input", "the end of the process that asks")
-            answer_at_once(rest, run_id, "Approve")
+            try:
+                answer_at_once(rest, run_id, "Approve")
+            except UnreachableError:  # the scheduler was stopped within a transaction, and holds the task's row
+                continue
             until(lambda: all_results_are_in(airflow), "the end of the process that asked")
             assert approve() == "scheduled"
         succeeded(rest, DAG_ID, run_id)
