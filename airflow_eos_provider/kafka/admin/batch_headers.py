@@ -1,14 +1,15 @@
-"""The batches of a log as the brokers keep them, fetched for their headers.
+"""Record batches of the message format 2 (KIP-98) in a fetched piece of log: their headers, and the markers.
 
-Each header has the producer id, its epoch, and whether the batch is part of a transaction (KIP-98); a transaction's end
-is a batch of its own, the marker. The records in between, compressed or not, are passed over.
+Each header has the producer id, its epoch, and whether the batch is part of a transaction. A transaction's end is a
+batch of its own, the marker. The records of other batches, compressed or not, are passed over.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import Any
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import kafka.errors
 from kafka import TopicPartition
@@ -32,36 +33,134 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 #: What the length of a batch does not count: base offset and length themselves.
 _BEFORE_LENGTH = 12
 
+_MAGIC = 2
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
-#: In a control batch, behind its header: the record's length, attributes, two deltas and the length of the key as
-#: varints of one byte each, then the key: version and type (``EndTransactionMarker``, ``ControlRecordType``).
+#: A marker's key: its version and its type (``EndTransactionMarker``, ``ControlRecordType``).
 _MARKER_KEY = struct.Struct(">hh")
-_MARKER_KEY_AT = _HEADER.size + 5
 _ABORT, _COMMIT = 0, 1
+
+
+class OldFormatError(ValueError):
+    """A batch is older than Kafka 0.11 (magic 0 or 1), or no batch.
+
+    :ivar base_offset: where it would begin.
+    """
+
+    def __init__(self, base_offset: int, text: str) -> None:
+        super().__init__(text)
+        self.base_offset = base_offset
+
+
+class RawBatch(NamedTuple):
+    """One batch in a piece of log. Its records are the bytes from ``begin`` to ``end``, perhaps compressed.
+
+    Timestamps are milliseconds since the epoch.
+    """
+
+    base_offset: int
+    last_offset: int
+    attributes: int
+    first_ms: int
+    last_ms: int
+    producer_id: int
+    producer_epoch: int
+    records: int
+    begin: int
+    end: int
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a marker's, not one of records."""
+        return bool(self.attributes & _CONTROL)
+
+
+def raw_batches(data: bytes | memoryview) -> Iterator[RawBatch]:
+    """The batches in a fetched piece of log; one that is cut off at its end is left out.
+
+    :raises OldFormatError: they cannot be told apart.
+    """
+    at = 0
+    while at + _HEADER.size <= len(data):
+        base, length, _, magic, _, attributes, last_delta, first_ms, last_ms, producer_id, epoch, _, count = (
+            _HEADER.unpack_from(data, at)
+        )
+        if magic != _MAGIC or length < _HEADER.size - _BEFORE_LENGTH:
+            raise OldFormatError(base, f"a batch of magic {magic} and {length} bytes at byte {at}")
+        begin, at = at + _HEADER.size, at + _BEFORE_LENGTH + length
+        if at > len(data):
+            return
+        last = base + last_delta
+        yield RawBatch(base, last, attributes, first_ms, last_ms, producer_id, epoch, count, begin, at)
+
+
+def committed_by(data: bytes | memoryview, batch: RawBatch) -> bool | None:
+    """How a marker ended its transaction; None where compaction has taken the marker out of its batch.
+
+    Compaction also gives batches another time (KIP-534), so a marker's key is not always at the same place.
+
+    :raises ValueError, IndexError, struct.error: the batch has no whole marker.
+    """
+    if not batch.records:
+        return None
+    key = record_at(data, batch.begin)[2] or b""
+    return {_ABORT: False, _COMMIT: True}.get(_MARKER_KEY.unpack_from(key)[1])
 
 
 def headers(data: bytes | memoryview) -> Iterator[Batch]:
     """The headers of the batches in a fetched piece of log; one that is cut off at its end is left out.
 
-    :raises ValueError: a batch is older than Kafka 0.11 (magic 0 or 1), or no batch.
+    :raises OldFormatError: they cannot be told apart.
     """
-    position = 0
-    while position + _HEADER.size <= len(data):
-        base, length, _, magic, _, attributes, last_delta, _, _, producer_id, epoch, _, _ = _HEADER.unpack_from(
-            data, position
-        )
-        if magic != 2 or length < _HEADER.size - _BEFORE_LENGTH:
-            raise ValueError(f"a batch of magic {magic} and {length} bytes at byte {position}")
-        end = position + _BEFORE_LENGTH + length
-        if end > len(data):
-            return
-        committed = None
-        if attributes & _CONTROL:
-            _, kind = _MARKER_KEY.unpack_from(data, position + _MARKER_KEY_AT)
-            committed = {_ABORT: False, _COMMIT: True}.get(kind)
-        yield Batch(base, base + last_delta, producer_id, epoch, bool(attributes & _TRANSACTIONAL), committed)
-        position = end
+    for batch in raw_batches(data):
+        if not batch.is_control:
+            committed = None
+        elif (committed := committed_by(data, batch)) is None:
+            continue  # a batch without its marker tells nothing
+        yield Batch(*batch[:2], batch.producer_id, batch.producer_epoch, batch.is_transactional, committed)
+
+
+def record_at(data: bytes | memoryview, at: int) -> tuple[int, int, Any, Any, int, int]:
+    """One record: differences of time and offset from its batch's, key, value, and where its headers begin and it ends.
+
+    :raises ValueError, IndexError: there is no whole record.
+    """
+    size, at = varint(data, at)
+    end = at + size
+    milliseconds, at = varint(data, at + 1)  # behind the record's attributes, which are not used
+    delta, at = varint(data, at)
+    key, at = sized(data, at)
+    value, at = sized(data, at)
+    if size < 0 or end > len(data) or at > end:
+        raise ValueError(f"a record of {size} bytes at byte {at}")
+    return milliseconds, delta, key, value, at, end
+
+
+def varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """A number, and where it ends; zigzag, seven bits a byte."""
+    number = data[at]
+    at += 1
+    if number >= 0x80:
+        number &= 0x7F
+        shift = 7
+        while True:
+            byte = data[at]
+            at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+    return number >> 1 ^ -(number & 1), at
+
+
+def sized(data: bytes | memoryview, at: int) -> tuple[Any, int]:
+    """Bytes behind their number, None for -1; and where they end."""
+    size, at = varint(data, at)
+    return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
 async def fetch(admin: Any, topic: str, positions: dict[int, int]) -> dict[int, bytes]:
@@ -77,7 +176,14 @@ async def fetch(admin: Any, topic: str, positions: dict[int, int]) -> dict[int, 
     for leader, led in leaders.items():
         if leader < 0:
             raise kafka.errors.LeaderNotAvailableError(f"{topic}-{led[0].partition} has no leader")
-        pending.append(admin._manager.send(_request(topic, {p.partition: positions[p.partition] for p in led}), leader))
+        request = fetch_request(
+            topic,
+            {p.partition: positions[p.partition] for p in led},
+            wait_ms=_FETCH_WAIT_MS,
+            partition_bytes=_FETCH_BYTES,
+            most_bytes=4 * _FETCH_BYTES,
+        )
+        pending.append(admin._manager.send(request, leader))
     found = {}
     for future in pending:
         for answer in [p for t in (await future).responses for p in t.partitions]:
@@ -87,27 +193,48 @@ async def fetch(admin: Any, topic: str, positions: dict[int, int]) -> dict[int, 
     return found
 
 
-def _request(topic: str, positions: dict[int, int]) -> Any:
+def fetch_request(
+    topic: str,
+    positions: Mapping[int, int],
+    *,
+    wait_ms: int,
+    partition_bytes: int,
+    most_bytes: int,
+    committed: bool = False,
+    topic_id: uuid.UUID | None = None,
+) -> Any:
+    """A fetch that stands for itself: KIP-227's sessions are not used.
+
+    :param positions: offset by partition.
+    :param wait_ms: how long the broker waits for a record that is not there yet, milliseconds.
+    :param partition_bytes: how much of one partition it returns; a larger first batch comes whole.
+    :param most_bytes: how much it returns.
+    :param committed: as a reader of committed records: up to the last stable offset, with the aborted transactions.
+    :param topic_id: of brokers that have ids: another topic of the name is not read.
+    """
+    kind = FetchRequest.FetchTopic
     wanted = [
-        FetchRequest.FetchTopic.FetchPartition(
+        kind.FetchPartition(
             partition=partition,
             current_leader_epoch=-1,
             fetch_offset=offset,
             last_fetched_epoch=-1,
             log_start_offset=-1,
-            partition_max_bytes=_FETCH_BYTES,
+            partition_max_bytes=partition_bytes,
         )
         for partition, offset in positions.items()
     ]
+    by_id: dict[str, Any] = {} if topic_id is None else {"topic_id": topic_id}
+    by_name = {"max_version": _FETCH_BY_NAME} if topic_id is None else {}
     return FetchRequest(
-        max_wait_ms=_FETCH_WAIT_MS,
+        max_wait_ms=wait_ms,
         min_bytes=1,
-        max_bytes=4 * _FETCH_BYTES,
-        isolation_level=0,  # what is open is to be seen
+        max_bytes=most_bytes,
+        isolation_level=int(committed),
         session_id=0,
         session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=wanted)],
+        topics=[kind(topic=topic, partitions=wanted, **by_id)],
         forgotten_topics_data=[],
         rack_id="",
-        max_version=_FETCH_BY_NAME,
+        **by_name,
     )

@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.kafka.admin.batch_headers import (
+    OldFormatError,
+    RawBatch,
+    committed_by,
+    raw_batches,
+    record_at,
+    sized,
+    varint,
+)
 from airflow_eos_provider.kafka.read.fetched import LogRecord
 
-#: Base offset, length, leader epoch, magic, checksum, attributes, last offset delta, first and last timestamp, producer
-#: id and epoch, first sequence, number of records (``DefaultRecordBatch``).
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-
-#: What the length of a batch does not count: base offset and length themselves.
-_BEFORE_LENGTH = 12
-
-_MAGIC = 2
-_CODEC, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
-
-#: A marker's key: its version and its type (``ControlRecordType``).
-_MARKER_KEY = struct.Struct(">hh")
-_ABORT = 0
+_CODEC, _APPEND_TIME = 0x07, 0x08
 
 #: As ``SnappyOutputStream`` of xerial, which Java's clients use; librdkafka's blocks have no such header.
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
@@ -54,61 +51,50 @@ class Decoder:
         records: list[LogRecord] = []
         still_to_begin = sorted(aborted, key=lambda one: one[1], reverse=True)
         given_up: set[int] = set()
-        at = 0
-        while at + _HEADER.size <= len(data):
-            base, length, _, magic, _, attributes, last_delta, first_ms, last_ms, producer, _, _, count = (
-                _HEADER.unpack_from(data, at)
-            )
-            if magic != _MAGIC or length < _HEADER.size - _BEFORE_LENGTH:
-                raise self._undecodable(base, f"its format is {magic}, and it has {length} bytes")
-            begin, end = at + _HEADER.size, at + _BEFORE_LENGTH + length
-            if end > len(data):
-                break  # its rest comes with the next fetch
-            last = base + last_delta
-            # As Java's ``CompletedFetch`` does it: an abort's marker ends what its first offset began.
-            while still_to_begin and still_to_begin[-1][1] <= last:
-                given_up.add(still_to_begin.pop()[0])
-            is_marker = bool(attributes & _CONTROL)
-            is_aborted = self._committed and attributes & _TRANSACTIONAL and producer in given_up
-            if count and (is_marker or (last >= position and not is_aborted)):  # compaction leaves empty batches
-                fixed_ms = last_ms if attributes & _APPEND_TIME else None
-                try:
-                    unpacked = _UNPACKED[attributes & _CODEC](data[begin:end])
-                    found = list(self._records(unpacked, count, base, first_ms, fixed_ms))
-                    if not is_marker:
-                        records += (record for record in found if record.offset >= position)
-                    elif _MARKER_KEY.unpack_from(found[0].key or b"")[1] == _ABORT:
-                        given_up.discard(producer)
-                except (LookupError, ValueError, OSError, struct.error, zlib.error) as error:
-                    raise self._undecodable(base, f"{type(error).__name__}: {error}") from None
-            position = max(position, last + 1)
-            at = end
+        base = position
+        try:
+            for batch in raw_batches(data):
+                base = batch.base_offset
+                # As Java's ``CompletedFetch`` does it: an abort's marker ends what its first offset began.
+                while still_to_begin and still_to_begin[-1][1] <= batch.last_offset:
+                    given_up.add(still_to_begin.pop()[0])
+                if batch.is_control:
+                    if committed_by(data, batch) is False:
+                        given_up.discard(batch.producer_id)
+                elif batch.last_offset >= position and not self._is_aborted(batch, given_up):
+                    records += (record for record in self._records(data, batch) if record.offset >= position)
+                position = max(position, batch.last_offset + 1)
+        except OldFormatError as error:
+            raise self._undecodable(error.base_offset, str(error)) from None
+        except (LookupError, ValueError, OSError, struct.error, zlib.error) as error:
+            raise self._undecodable(base, f"{type(error).__name__}: {error}") from None
         return records, position
 
-    def _records(self, data: bytes, count: int, base: int, first_ms: int, fixed_ms: int | None) -> Iterator[LogRecord]:
+    def _is_aborted(self, batch: RawBatch, given_up: Collection[int]) -> bool:
+        return self._committed and batch.is_transactional and batch.producer_id in given_up
+
+    def _records(self, data: bytes, batch: RawBatch) -> Iterator[LogRecord]:
+        if not batch.records:
+            return  # compaction has taken them
+        unpacked = _UNPACKED[batch.attributes & _CODEC](data[batch.begin : batch.end])
+        fixed_ms = batch.last_ms if batch.attributes & _APPEND_TIME else None
         at = 0
-        for _ in range(count):
-            size, at = _varint(data, at)
-            end = at + size
-            milliseconds, at = _varint(data, at + 1)  # behind the record's attributes, which are not used
-            delta, at = _varint(data, at)
-            key, at = _sized(data, at)
-            value, at = _sized(data, at)
-            headers = self._headers_at(data, at) if self._headers else None
-            if size < 0 or end > len(data) or at > end:
-                raise ValueError(f"a record of {size} bytes at byte {at}")
-            timestamp_ms = first_ms + milliseconds if fixed_ms is None else fixed_ms
-            yield LogRecord(self._topic, self._partition, base + delta, timestamp_ms, key, value, headers)
-            at = end
+        for _ in range(batch.records):
+            milliseconds, delta, key, value, headers_at, at = record_at(unpacked, at)
+            headers = self._headers_at(unpacked, headers_at, at) if self._headers else None
+            timestamp_ms = batch.first_ms + milliseconds if fixed_ms is None else fixed_ms
+            yield LogRecord(self._topic, self._partition, batch.base_offset + delta, timestamp_ms, key, value, headers)
 
     @staticmethod
-    def _headers_at(data: bytes, at: int) -> list[tuple[str, str | bytes | None]] | None:
+    def _headers_at(data: bytes, at: int, end: int) -> list[tuple[str, str | bytes | None]] | None:
         headers: list[tuple[str, str | bytes | None]] = []
-        count, at = _varint(data, at)
+        count, at = varint(data, at)
         for _ in range(count):
-            name, at = _sized(data, at)
-            value, at = _sized(data, at)
+            name, at = sized(data, at)
+            value, at = sized(data, at)
             headers.append(((name or b"").decode(), value))
+        if at > end:
+            raise ValueError(f"headers that end at byte {at} of a record that ends at {end}")
         return headers or None
 
     def _undecodable(self, offset: int, why: str) -> EosError:
@@ -117,28 +103,6 @@ class Decoder:
             f"{why}.",
             expected="a record batch of Kafka 0.11 or newer",
         )
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends; zigzag, seven bits a byte."""
-    number = data[at]
-    at += 1
-    if number >= 0x80:
-        number &= 0x7F
-        shift = 7
-        while True:
-            byte = data[at]
-            at += 1
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-    return number >> 1 ^ -(number & 1), at
-
-
-def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
-    size, at = _varint(data, at)
-    return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
 def _gzip(data: bytes) -> bytes:

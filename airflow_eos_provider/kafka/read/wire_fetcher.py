@@ -13,19 +13,16 @@ from typing import Any, NamedTuple
 
 import kafka.errors
 from kafka.future import Future
-from kafka.protocol.consumer.fetch import FetchRequest
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
+from airflow_eos_provider.kafka.admin.batch_headers import fetch_request
 from airflow_eos_provider.kafka.questions import EARLIEST, not_allowed
 from airflow_eos_provider.kafka.read.batch_decoder import Decoder
 from airflow_eos_provider.kafka.read.ends import ReplacedTopicError
 from airflow_eos_provider.kafka.read.fetched import NO_LOOK, FetchOptions, LogRecord, Look
 from airflow_eos_provider.kafka.wire import NotSentError, explained, is_refusal, words
 from airflow_eos_provider.kafka.wire_questions import NOT_KNOWN, WireQuestions, id_of, may_pass
-
-#: The newest version that names topics; from 13 on they are asked for by topic id, which older brokers do not have.
-_FETCH_BY_NAME = 12
 
 #: How much of one partition, and of all together, a fetch returns, bytes; a larger first batch comes whole.
 _PARTITION_BYTES = 4 << 20
@@ -242,28 +239,12 @@ class WireFetcher:
             return
 
     def _request(self, positions: Mapping[int, int]) -> Any:
-        topic = FetchRequest.FetchTopic
-        wanted = [
-            topic.FetchPartition(
-                partition=partition,
-                current_leader_epoch=-1,
-                fetch_offset=offset,
-                last_fetched_epoch=-1,
-                log_start_offset=-1,
-                partition_max_bytes=_PARTITION_BYTES,
-            )
-            for partition, offset in positions.items()
-        ]
-        name: dict[str, Any] = {} if self._topic_id is None else {"topic_id": self._topic_id}
-        return FetchRequest(
-            max_wait_ms=self._wait_ms,
-            min_bytes=1,
-            max_bytes=_FETCH_BYTES,
-            isolation_level=int(self._committed),
-            session_id=0,
-            session_epoch=-1,
-            topics=[topic(topic=self._topic, partitions=wanted, **name)],
-            forgotten_topics_data=[],
-            rack_id="",
-            **({"max_version": _FETCH_BY_NAME} if self._topic_id is None else {}),
+        return fetch_request(
+            self._topic,
+            positions,
+            wait_ms=self._wait_ms,
+            partition_bytes=_PARTITION_BYTES,
+            most_bytes=_FETCH_BYTES,
+            committed=self._committed,
+            topic_id=self._topic_id,
         )

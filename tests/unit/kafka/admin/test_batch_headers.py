@@ -30,13 +30,17 @@ def records(base: int, count: int, producer_id: int = -1, *, transactional: bool
     return struct.pack(">q", base) + bytes(builder.build())[8:]
 
 
-def marker(base: int, producer_id: int, *, commit: bool) -> bytes:
-    """An end of a transaction: a control batch with one record."""
+def marker(base: int, producer_id: int, *, commit: bool, late: bytes = b"\x00", taken: bool = False) -> bytes:
+    """An end of a transaction: a control batch with one record.
+
+    :param late: the difference between its time and its batch's, as a varint.
+    :param taken: compaction has taken the record.
+    """
     key = struct.pack(">hh", 0, int(commit))
     value = struct.pack(">hi", 0, 7)
-    body = b"\x00\x00\x00" + bytes([2 * len(key)]) + key + bytes([2 * len(value)]) + value + b"\x00"
-    record = bytes([2 * len(body)]) + body
-    after_crc = struct.pack(">hiqqqhii", 0x30, 0, 0, 0, producer_id, 3, -1, 1) + record
+    body = b"\x00" + late + b"\x00" + bytes([2 * len(key)]) + key + bytes([2 * len(value)]) + value + b"\x00"
+    record = b"" if taken else bytes([2 * len(body)]) + body
+    after_crc = struct.pack(">hiqqqhii", 0x30, 0, 0, 0, producer_id, 3, -1, not taken) + record
     rest = struct.pack(">ibI", 0, 2, zlib.crc32(after_crc)) + after_crc
     return struct.pack(">qi", base, len(rest)) + rest
 
@@ -54,6 +58,12 @@ def test_headers_tell_the_producer_and_the_end_of_a_transaction_and_pass_over_re
         Batch(5, 5, 41, 3, True, True),
         Batch(6, 6, 42, 3, True, False),
     ]
+
+
+def test_a_marker_is_read_as_compaction_leaves_it() -> None:
+    """In a batch of another time (KIP-534); and a batch whose marker is gone ends nothing."""
+    assert list(headers(marker(5, 41, commit=False, late=b"\xff\xb7\xf3\x52"))) == [Batch(5, 5, 41, 3, True, False)]
+    assert list(headers(marker(5, 41, commit=False, taken=True))) == []
 
 
 @pytest.mark.parametrize("missing", [1, 30, 500])
