@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-import uuid
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -50,9 +49,18 @@ _LARGEST_ANSWER_BYTES = 100_000_000
 _STOP_SECONDS = 1.0
 
 
+#: Errors that the same question may not meet again.
+MAY_PASS = (kafka.errors.RetriableError, kafka.errors.UnknownBrokerIdError, kafka.errors.BrokerNotAvailableError)
+
+
 def is_refusal(error: BaseException | None) -> bool:
     """Whether another attempt would be answered in the same way."""
     return isinstance(error, _REFUSALS) or bool(_TLS_REFUSALS.search(str(error)))
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same question may be answered if it is asked again."""
+    return isinstance(error, MAY_PASS) and not is_refusal(error)
 
 
 def words(error: Exception) -> str:
@@ -285,10 +293,6 @@ class Wire:
         return self._manager.cluster.add_coordinator(  # type: ignore[no-any-return]
             row, CoordinatorType.TRANSACTION, row.key, synthesize_node_id=False
         )
-
-    def id_of(self, topic: str) -> uuid.UUID | None:
-        """A topic's id as it was when its partitions' leaders were asked for; None if unknown."""
-        return self._manager.cluster.topic_id(topic)  # type: ignore[no-any-return]
 
     async def refresh(self, topics: Collection[str], deadline: float) -> None:
         """Ask who leads the partitions of topics; further ones that were asked for before are asked for, too.

@@ -18,7 +18,7 @@ from kafka.protocol.metadata import MetadataRequest
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS, Offsets, TopicDescription
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.kafka.wire import NotSentError, Wire, explained, is_refusal
+from airflow_eos_provider.kafka.wire import NotSentError, Wire, explained, may_pass
 
 T = TypeVar("T")
 
@@ -44,9 +44,9 @@ class WireQuestions:
     :raises ConfigurationError: a property has no counterpart in kafka-python.
     """
 
-    def __init__(self, settings: KafkaSettings, wire: Wire | None = None) -> None:
+    def __init__(self, settings: KafkaSettings) -> None:
         self.settings = settings
-        self.wire = wire or Wire(settings, connect_seconds=CONNECT_SECONDS)
+        self.wire = Wire(settings, connect_seconds=CONNECT_SECONDS)
         weakref.finalize(self, self.wire.close).atexit = False
 
     def close(self) -> None:
@@ -190,11 +190,6 @@ class WireQuestions:
                 if not may_pass(error) or time.monotonic() >= deadline:
                     raise
             await self.wire.pause(_PAUSE_SECONDS)
-
-
-def may_pass(error: Exception) -> bool:
-    """Whether the same question may be answered if it is asked again."""
-    return isinstance(error, kafka.errors.RetriableError) and not is_refusal(error)
 
 
 def id_text(topic_id: uuid.UUID | None) -> str:

@@ -21,8 +21,8 @@ from airflow_eos_provider.kafka.questions import EARLIEST, not_allowed
 from airflow_eos_provider.kafka.read.batch_decoder import Decoder
 from airflow_eos_provider.kafka.read.ends import ReplacedTopicError
 from airflow_eos_provider.kafka.read.fetched import NO_LOOK, FetchOptions, LogRecord, Look
-from airflow_eos_provider.kafka.wire import NotSentError, explained, is_refusal, words
-from airflow_eos_provider.kafka.wire_questions import NOT_KNOWN, WireQuestions, id_of, may_pass
+from airflow_eos_provider.kafka.wire import NotSentError, explained, is_refusal, may_pass, words
+from airflow_eos_provider.kafka.wire_questions import NOT_KNOWN, WireQuestions, id_of
 
 #: How much of one partition, and of all together, a fetch returns, bytes; a larger first batch comes whole.
 _PARTITION_BYTES = 4 << 20

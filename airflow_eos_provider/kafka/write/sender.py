@@ -35,7 +35,7 @@ from kafka.protocol.producer import (
     ProduceRequest,
 )
 
-from airflow_eos_provider.kafka.wire import NotSentError, Wire, is_refusal
+from airflow_eos_provider.kafka.wire import MAY_PASS, NotSentError, Wire, is_refusal, may_pass
 from airflow_eos_provider.kafka.write.record_batches import EncodedBatch, seal
 
 #: Batches of a partition, and requests to a broker, on their way: a broker remembers as many sequences (KIP-98).
@@ -60,9 +60,6 @@ _REFRESH_SECONDS = 10.0
 
 _MAX_TIMESTAMP_AT = 35
 _LAST_SEQUENCE = 0x7FFFFFFF
-
-#: Errors that the same question may not meet again.
-_AGAIN = (kafka.errors.RetriableError, kafka.errors.UnknownBrokerIdError, kafka.errors.BrokerNotAvailableError)
 
 _FENCED = (kafka.errors.InvalidProducerEpochError, kafka.errors.ProducerFencedError)
 
@@ -290,7 +287,7 @@ class Sender:
                 answer = await self._wire.answer(request(), self._coordinator, deadline)
                 check(answer)
             except kafka.errors.KafkaError as error:
-                if is_refusal(error) or not isinstance(error, _AGAIN) or time.monotonic() + pause >= deadline:
+                if not may_pass(error) or time.monotonic() + pause >= deadline:
                     raise
                 if isinstance(error, kafka.errors.UnknownTopicOrPartitionError):
                     if time.monotonic() - began > _UNKNOWN_TOPIC_SECONDS:
@@ -415,7 +412,7 @@ class Sender:
         self.last_error = error
         # A batch before it failed and will be sent again: this one is only early.
         is_early = isinstance(error, kafka.errors.OutOfOrderSequenceNumberError) and partition.has_before(kept)
-        again = isinstance(error, (*_AGAIN, OSError)) and not is_refusal(error)
+        again = isinstance(error, (*MAY_PASS, OSError)) and not is_refusal(error)
         if again or is_early:
             partition.again.append(kept)
             partition.is_held = True
@@ -454,7 +451,7 @@ class Sender:
         try:
             await self._wire.refresh(topics, deadline)
         except kafka.errors.KafkaError as error:
-            if is_refusal(error) or not isinstance(error, _AGAIN):
+            if not may_pass(error):
                 raise
             self.last_error = error
         else:
@@ -596,4 +593,4 @@ def _check_partitions(answer: Any) -> None:
         if partition.partition_error_code not in (0, kafka.errors.OperationNotAttemptedError.errno)
     ]
     if errors:
-        raise min(errors, key=lambda error: isinstance(error, _AGAIN))
+        raise min(errors, key=lambda error: isinstance(error, MAY_PASS))
