@@ -34,7 +34,7 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import Completed, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol import admission, coordinator
+from airflow_eos_provider.interval.protocol import admission
 from airflow_eos_provider.processes import identify
 from tests.faults.local_runner import figures_of_lines, plan_files, write_slices
 
@@ -53,7 +53,7 @@ class Actor:
         code = Path(airflow_eos_provider.__file__).resolve().parents[1]
         self.tell(pid=identity.pid, started_at=identity.started_at, code=str(code))
         if timeout_ms := self._job.get("control_timeout_ms"):  # of this process alone, which was forked for the job
-            admission.TRANSACTION_TIMEOUT_MS = coordinator.TRANSACTION_TIMEOUT_MS = timeout_ms
+            admission.TRANSACTION_TIMEOUT_MS = timeout_ms
         try:
             getattr(self, f"_{self._job['kind']}")()
         except EosError as error:

@@ -36,11 +36,18 @@ STEPS = ("planner init", "planner read control", "planner read ledger", "planner
 TRANSACTION_TIMEOUT_MS = 10_000
 
 #: Properties of producers of control records: a plan may list thousands of files, which compress well.
-CONTROL = {"compression.type": "gzip", "message.max.bytes": "8000000", "linger.ms": "0"}
+_CONTROL = {"compression.type": "gzip", "message.max.bytes": "8000000", "linger.ms": "0"}
 
 #: How long a plan may wait for its turn among the pipeline's other plans, and the longest pause between two tries.
 _TURN_SECONDS = 120.0
 _LONGEST_PAUSE_SECONDS = 1.0
+
+
+def control_producer(pipeline: Pipeline, transactional_id: str) -> TransactionalProducer:
+    """A producer of control records; not initialised."""
+    return TransactionalProducer(
+        pipeline.kafka, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS, properties=_CONTROL
+    )
 
 
 class OverlapError(RefusedError):
@@ -158,15 +165,7 @@ class Planner:
         self._control_topic = control_topic
         self._report = report
         self._step = on_step
-        self._next_producer = NextProducer(
-            partial(
-                TransactionalProducer,
-                pipeline.kafka,
-                pipeline.planner_id,
-                timeout_ms=TRANSACTION_TIMEOUT_MS,
-                properties=CONTROL,
-            )
-        )
+        self._next_producer = NextProducer(partial(control_producer, pipeline, pipeline.planner_id))
         self._next_producer.open()
 
     def admit(self, plan: RunPlan) -> RunPlan | CompleteRecord:

@@ -105,7 +105,7 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import Completed, IncompleteError, SliceFigures, SliceResult, Stage, encoded
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.progress import OnStep, Report, silent
-from airflow_eos_provider.interval.protocol.admission import CONTROL, TRANSACTION_TIMEOUT_MS, Planner
+from airflow_eos_provider.interval.protocol.admission import Planner, control_producer
 from airflow_eos_provider.interval.protocol.input_check import require_one_evaluation, require_same_rows
 from airflow_eos_provider.interval.protocol.next_producer import NextProducer
 from airflow_eos_provider.interval.protocol.summary import StepClock, by_task, summarise
@@ -217,15 +217,7 @@ class Coordinator:
         self._step = self._clock = StepClock(on_step)
         self._fenced = 0
         self._began, self._began_at = time.monotonic(), began_at
-        self._next_producer = NextProducer(
-            partial(
-                TransactionalProducer,
-                pipeline.kafka,
-                pipeline.coordinator_id(run),
-                timeout_ms=TRANSACTION_TIMEOUT_MS,
-                properties=CONTROL,
-            )
-        )
+        self._next_producer = NextProducer(partial(control_producer, pipeline, pipeline.coordinator_id(run)))
         self._producer: TransactionalProducer | None = None
         self._transactions: TransactionsClient | None = None
         self._session = Session(pipeline.kafka)  # one client of each kind for the whole run
