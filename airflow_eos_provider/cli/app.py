@@ -168,7 +168,7 @@ def load(name: str) -> Any:
     return command
 
 
-#: Types as Typer names them -> as help shows them; what is not here are choices.
+#: Typer's name of a type -> its name in help. Every other type is a choice.
 _TYPES = {"str": "TEXT", "list[str]": "TEXT", "path": "PATH", "file": "PATH", "directory": "PATH"}
 _TYPES |= dict.fromkeys(("int", "int range", "float", "float range"), "NUMBER")
 

@@ -96,11 +96,11 @@ def _run(folder: Path, stage: Callable[[str], None], report: DemoReport) -> None
     lab = _start_lab(folder)
     spark = lab.spark_connect({DAEMON_PROPERTY: DAEMON_MODULE})
     with (
-        ThreadPoolExecutor(1) as beside,
+        ThreadPoolExecutor(1) as background,
         Feeder(folder / "data" / "flights.jsonl", rate=FLIGHTS_PER_SECOND) as feeder,
         ConnectSession(lab.cluster()) as session,
     ):
-        starting = beside.submit(_start_airflow, folder, lab, spark)
+        starting = background.submit(_start_airflow, folder, lab, spark)
         try:
             stage(f"Load: {FLIGHTS_PER_SECOND} flights a second by a file source, copied by a mirror")
             connectors = Connectors(lab, session, feeder.path)
@@ -113,7 +113,7 @@ def _run(folder: Path, stage: Callable[[str], None], report: DemoReport) -> None
             if not starting.done():  # then it ends at once
                 AirflowLab.clear(folder / "airflow")
             raise
-        starting_spark = beside.submit(spark.start)
+        starting_spark = background.submit(spark.start)
         with airflow.rest() as rest:
             stage("Roll the cluster to exactly-once by an Airflow DAG, under load")
             report.airflow = {"url": airflow.url, "dag_id": upgrade.DAG_ID}

@@ -22,7 +22,7 @@ _LINE_NUMBER = re.compile(rb'\{"line":(\d+)[,}]')
 
 @dataclass(slots=True)
 class Drained:
-    """A multiset of contents: the committed records of a topic, or those that should be in one.
+    """A multiset of contents: a topic's committed records, or its input.
 
     :param topic: the topic, or what the contents come from.
     :param copies: by digest of the content, one broker time (milliseconds) for each copy, in no order.

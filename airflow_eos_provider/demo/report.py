@@ -60,7 +60,7 @@ class DemoReport:
 
     @property
     def checks(self) -> dict[str, bool]:
-        """Every promise of the demo, and whether it was seen to hold."""
+        """By promise of the demo, whether it was kept."""
         source, mirror, topic, fencing = self.source, self.mirror, self.interval_topic, self.fencing
         is_enabled = self.upgrade.enabled_at_ms is not None  # without that moment copies prove nothing
         complete = [entry["complete"] for entry in self.intervals]
@@ -143,7 +143,7 @@ class DemoReport:
             rows = [[entry["interval"][:10], *(entry[name] for name in names)] for entry in self.intervals]
             console.print(_table("Interval runs", ["day", *names], rows))
         words = {True: Text("yes", "green"), False: Text("NO", "bold red")}
-        rows = [[promise, words[held]] for promise, held in self.checks.items()]
+        rows = [[promise, words[kept]] for promise, kept in self.checks.items()]
         console.print(_table("Checks", ["promise", "held"], rows))
 
 

@@ -191,8 +191,8 @@ class QuietAdmin:
         except KafkaException as error:
             if error.args[0].code() not in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
                 raise
-        # A KRaft cluster names any living broker as its controller, which is who was asked; that one may hang. A new
-        # consumer asks the first broker that it gets hold of. It costs more, and unlike an admin makes no topic.
+        # The admin client asks the controller. A KRaft cluster names any living broker as that, and it may hang. A new
+        # consumer asks the first broker that it reaches. It costs more. Unlike an admin client, it creates no topic.
         with closing(quiet_consumer(self.settings, self.client_errors, allow_auto_create_topics=False)) as other:
             listed = other.list_topics(topic, timeout=seconds).topics[topic]
         if listed.error is not None:

@@ -91,7 +91,7 @@ def not_allowed(
     """The error for a right that this client's principal does not have, with the command that grants it.
 
     :param what: what was being done.
-    :param operations: those that it needs on the resource, the one that was refused first.
+    :param operations: all that it needs on the resource; the first one was refused.
     """
     principal = settings.principal or "User:<of this client's certificate, ticket or token>"
     command = grant_command(principal, operations, resource, name, bootstrap_servers=settings.bootstrap_servers)

@@ -31,12 +31,12 @@ T = TypeVar("T")
 
 
 def until(look: Callable[[], T], what: str, seconds: float, *, pause_seconds: float = _POLL_SECONDS) -> T:
-    """Look again and again until there is something. A look that nobody answers, as in a rebalance, sees nothing.
+    """Look again and again until a look finds something. A look that nobody answers, as in a rebalance, finds nothing.
 
-    :param look: what it returns ends the wait if it is true.
-    :param what: what is waited for, for the error.
-    :returns: what was seen.
-    :raises EosError: there is nothing in time.
+    :param look: ends the wait with its first true result.
+    :param what: the event, for the error.
+    :returns: that result.
+    :raises EosError: no look found anything in time.
     """
     deadline = time.monotonic() + seconds
     while True:

@@ -18,10 +18,10 @@ class NextProducer:
         self._opened: TransactionalProducer | None = None
 
     def open(self) -> None:
-        """Open the one that :meth:`take` returns next."""
+        """Open a producer for :meth:`take`."""
         self._opened = self._open_producer()
 
     def take(self) -> TransactionalProducer:
-        """The one that is open; otherwise one that is opened now. Each is taken once."""
+        """The open producer, or a new one. Each is taken once."""
         producer, self._opened = self._opened or self._open_producer(), None
         return producer

@@ -71,7 +71,7 @@ class LibrdkafkaFetcher:
     def assign(self, positions: Mapping[int, int]) -> None:
         places = [TopicPartition(self._topic, p, position) for p, position in sorted(positions.items())]
         self._consumer.assign(places)
-        self._consumer.resume(places)  # those that had reached an earlier end stay paused otherwise
+        self._consumer.resume(places)  # or else partitions that reached an earlier end stay paused
         self._wake(places)
 
     def pause(self, partition: int) -> None:

@@ -447,7 +447,7 @@ class Sender:
             self._look_again()
 
     async def _refresh(self, topics: Collection[str], deadline: float) -> None:
-        """Ask who leads the partitions of topics, once, perhaps in vain: only an answer shows that one is missing."""
+        """Ask once who leads the partitions of topics. A topic is missing only if a broker answers so."""
         try:
             await self._wire.refresh(topics, deadline)
         except kafka.errors.KafkaError as error:

@@ -402,7 +402,7 @@ def attempt_number() -> int:
 
 
 def require_clients() -> None:
-    """Check that the executor's kafka-python is the one that this package is written for.
+    """Check the version of the executor's kafka-python.
 
     :raises ConfigurationError: it is not :data:`KAFKA_PYTHON`.
     """
