@@ -28,6 +28,7 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import Completed, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import admission
+from airflow_eos_provider.interval.protocol.admission import control_producer
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.visibility import NotVisibleError
 from airflow_eos_provider.interval.slices import RunPlan
@@ -320,13 +321,13 @@ def test_a_plan_whose_commit_is_answered_by_an_unknown_error_is_admitted_all_the
     plan = RunPlan.of(story.run, [{}])
     first = iter([True])
 
-    class Producer(TransactionalProducer):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            if next(first, False):
-                leave_commit_unanswered(self, decided)
+    def planners_producer(*args: Any) -> TransactionalProducer:
+        producer = control_producer(*args)
+        if next(first, False):
+            leave_commit_unanswered(producer, decided)
+        return producer
 
-    monkeypatch.setattr(admission, "TransactionalProducer", Producer)
+    monkeypatch.setattr(admission, "control_producer", planners_producer)
     lines: list[str] = []
 
     with Coordinator(story.pipeline, story.run, report=lines.append) as coordinator:
