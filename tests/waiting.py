@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.rest_calls import ConnectorStatus
 from airflow_eos_provider.errors import UnreachableError
 
 #: A machine that is slow, or busy with other files of the suite, gets so many times the seconds of a quiet one. A wait
@@ -51,3 +53,8 @@ def until(condition: Callable[[], object], what: str, *, seconds: float, pause: 
 def wait_for(what: str, condition: Callable[[], object], seconds: float = 180.0) -> None:
     """:func:`until` for what a cluster comes to by itself; a look at it takes some hundred milliseconds."""
     until(condition, what, seconds=seconds)
+
+
+def status_of(rest: ConnectRest, name: str) -> ConnectorStatus:
+    """A connector's status, UNKNOWN and without tasks until it has one: Connect leaves it out of its answer so long."""
+    return rest.statuses().get(name) or ConnectorStatus(name, "unknown", "UNKNOWN", "")

@@ -49,7 +49,7 @@ from tests.chromium import need_chromium
 from tests.faults.local_runner import plan_files, write_slices
 from tests.page_server import page_server
 from tests.system.modes import bring_to
-from tests.waiting import wait_for
+from tests.waiting import status_of, wait_for
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -131,7 +131,7 @@ def _create_connectors(lab: Lab) -> None:
 def _stop_one(site: ClusterSite) -> None:
     with ConnectRest(site.lab.connect_urls[0], retry_seconds=60) as rest:
         rest.stop(STOPPED)
-        wait_for("its task to end", lambda: not rest.statuses()[STOPPED].tasks)
+        wait_for("its task to end", lambda: not status_of(rest, STOPPED).tasks)
     wait_for("the round to be due", lambda: site.eos("fencing", "list", "--pending")["connectors"])
     wait_for("the other tasks to have their places", lambda: _is_placed(site.eos("status")))
 

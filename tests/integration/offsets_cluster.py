@@ -18,7 +18,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from tests.forked import FORKS
-from tests.waiting import until
+from tests.waiting import status_of, until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 _MIRROR_SOURCE = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
@@ -100,7 +100,7 @@ class Cluster:
         return [record.value and json.loads(record.value) for record in records if record.key == key]
 
     def state(self, name: str) -> str:
-        return self.rest.statuses()[name].state
+        return status_of(self.rest, name).state
 
 
 #: ``eos`` that sends itself a signal.

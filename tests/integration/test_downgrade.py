@@ -32,7 +32,7 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.integration.older_worker import BEFORE_KIP_618, replace_by_older
-from tests.waiting import wait_for
+from tests.waiting import status_of, wait_for
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 TESTABLE_SOURCE = "org.apache.kafka.connect.integration.TestableSourceConnector"
@@ -382,7 +382,7 @@ def test_a_disabled_leader_serves_the_fencing_rounds_of_an_enabled_worker(lab: L
         wait_for(
             "two tasks run behind a round of fencing", lambda: states(lab, name) == ["RUNNING"] * 2 and on_record(2)
         )
-        running_on = {task.worker_id for task in rest.statuses()[name].tasks}
+        running_on = {task.worker_id for task in status_of(rest, name).tasks}
         rest.delete(name)
     assert ids[1 - leader] in running_on, "no task ran on the enabled worker, so nothing was shown"
 

@@ -20,7 +20,7 @@ from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
-from tests.waiting import wait_for
+from tests.waiting import status_of, wait_for
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
@@ -146,7 +146,7 @@ def test_tasks_whose_round_of_fencing_the_broker_refuses_are_called_so(lab: Lab,
     with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
 
         def states() -> list[str]:
-            return [task.state for task in rest.statuses()[name].tasks] if name in rest.statuses() else []
+            return [task.state for task in status_of(rest, name).tasks]
 
         rest.create(name, {**config, "tasks.max": "2"})
         wait_for("two tasks run", lambda: states() == ["RUNNING"] * 2)

@@ -45,7 +45,7 @@ from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.ui.routes.changes import look_at
 from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import FILE_SOURCE, killed
-from tests.waiting import until
+from tests.waiting import status_of, until
 
 TESTABLE_SOURCE = "org.apache.kafka.connect.integration.TestableSourceConnector"
 DEADLINE_SECONDS = 300.0
@@ -524,7 +524,7 @@ def test_a_reset_that_may_not_fence_leaves_the_connector_running_and_goes_on_onc
             refused = _eos(lab, *reset, expect=2, cluster_file=operators)[1]
             assert f"User:{OPERATOR}" in refused
             assert f"Write on TransactionalId {lab.group_id}-{name}-0" in refused
-            assert rest.statuses()[name].state == "RUNNING"
+            assert status_of(rest, name).state == "RUNNING"
             change = read_journal(lab.cluster().kafka, lab.group_id).open_change
             assert change is not None
             assert (change.about, change.state) == (name, RolloutState.PAUSED)

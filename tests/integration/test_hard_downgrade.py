@@ -23,7 +23,7 @@ from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.integration.older_worker import BEFORE_KIP_618, replace_by_older
-from tests.waiting import until
+from tests.waiting import status_of, until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
@@ -176,7 +176,7 @@ def test_in_one_step_and_up_again(
 
     # The trap, on 3.2.3 as on 4.3.1.
     with rest_of(lab) as rest:
-        assert rest.statuses()["ended"].state == "PAUSED", "it was STOPPED, which 3.2.3 does not know"
+        assert status_of(rest, "ended").state == "PAUSED", "it was STOPPED, which 3.2.3 does not know"
         rest.resume("resting")
         rest.restart("resting", include_tasks=True)
     until(

@@ -25,7 +25,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.topic import read_offsets_topic
 from tests.integration.offsets_cluster import killed
 from tests.system.modes import close_what_is_open
-from tests.waiting import until
+from tests.waiting import status_of, until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 DEADLINE_SECONDS = 300.0
@@ -180,11 +180,11 @@ def test_an_own_topic_that_is_not_compacted_fails_its_connector_until_it_is_mend
     lab.create_topic("not-compacted", 1)
     connector(lab, "kept-out", "not-compacted", "RUNNING")
     with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
-        until(lambda: rest.statuses()["kept-out"].state == "FAILED", "its failure", seconds=DEADLINE_SECONDS)
-        assert "cleanup.policy" in (rest.statuses()["kept-out"].trace or "")
+        until(lambda: status_of(rest, "kept-out").state == "FAILED", "its failure", seconds=DEADLINE_SECONDS)
+        assert "cleanup.policy" in (status_of(rest, "kept-out").trace or "")
         eos.run("topics", "create", "--yes")
         rest.restart("kept-out", include_tasks=True)
-        until(lambda: rest.statuses()["kept-out"].state == "RUNNING", "its start", seconds=DEADLINE_SECONDS)
+        until(lambda: status_of(rest, "kept-out").state == "RUNNING", "its start", seconds=DEADLINE_SECONDS)
         rest.delete("kept-out")
     settings = topics.settings_of(["not-compacted"])["not-compacted"]
     assert {"cleanup.policy": "compact", **SEGMENT}.items() <= settings.items()

@@ -31,7 +31,7 @@ from airflow_eos_provider.offsets.verbs import apply as apply_module
 from tests.changed import changed
 from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed, suspended
 from tests.system.modes import close_what_is_open
-from tests.waiting import until
+from tests.waiting import status_of, until
 
 ALL = {"position": 19}  # with a fourth line
 
@@ -99,7 +99,7 @@ def test_while_a_worker_hangs_in_a_transaction_nothing_is_changed_and_it_is_shut
         return described.state if described else None
 
     until(lambda: state() is TransactionState.ONGOING, "an open transaction", seconds=SECONDS)
-    (task,) = cluster.rest.statuses()["hung"].tasks
+    (task,) = status_of(cluster.rest, "hung").tasks
     (hanging,) = [index for index, url in enumerate(cluster.lab.connect_urls) if url.endswith(task.worker_id)]
     worker = cluster.lab.worker_process(hanging)
     assert worker is not None

@@ -18,7 +18,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.broker import Broker
-from tests.waiting import until
+from tests.waiting import status_of, until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
@@ -153,7 +153,7 @@ def lab(lab_factory: Callable[..., Lab]) -> Iterator[Lab]:
 
 
 def run(rest: ConnectRest, name: str) -> bool:
-    tasks = rest.statuses()[name].tasks
+    tasks = status_of(rest, name).tasks
     return bool(tasks) and all(task.state == "RUNNING" for task in tasks)
 
 
@@ -276,7 +276,7 @@ def test_a_roll_that_would_stop_tasks_is_refused_until_they_are_corrected_and_it
     with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
         for name in BREAKING:
             rest.stop(name)
-        until(lambda: all(not rest.statuses()[name].tasks for name in BREAKING), "their tasks end", seconds=SECONDS)
+        until(lambda: all(not status_of(rest, name).tasks for name in BREAKING), "their tasks end", seconds=SECONDS)
         shown = eos.run("plan", "--to", "enabled", "--allow-downtime").stdout
         made = json.loads(eos.run("plan", "--to", "enabled", "--allow-downtime", "--json").stdout)
         for name in BREAKING:

@@ -11,7 +11,7 @@ import httpx
 
 from airflow_eos_provider.connect.mode import Mode
 from tests.upstream.shown import SECONDS, StartLab, offsets, offsets_topic, rest_of, start_source
-from tests.waiting import until
+from tests.waiting import status_of, until
 
 PATIENCE_SECONDS = 20
 
@@ -21,7 +21,7 @@ def show(start: StartLab) -> str:
     start_source(lab, "owned", "one\n", **{"offsets.storage.topic": "owned-offsets"})
     with rest_of(lab) as rest:
         rest.stop("owned")
-        until(lambda: rest.statuses()["owned"].state == "STOPPED", "the stop", seconds=SECONDS)
+        until(lambda: status_of(rest, "owned").state == "STOPPED", "the stop", seconds=SECONDS)
     try:
         answer = httpx.delete(
             f"{lab.connect_urls[0]}/connectors/owned/offsets", timeout=PATIENCE_SECONDS, trust_env=False
