@@ -100,8 +100,8 @@ class IntervalRun(BaseOperator):
     :param revision: 2 and more write a complete interval once again, on purpose (templated).
     :param slices: how many slices the interval is divided into, at most as many as files where ``slices_by`` is so.
     :param key: the columns that a row's slice is taken from; they must be the same whenever a row is read.
-    :param slices_by: ``key``, the slice is taken from its hash; or ``files``: groups of whole files are slices, and
-        ``key`` says nothing.
+    :param slices_by: ``key``, the slice is taken from its hash; ``files``: groups of whole files are slices; or
+        ``partitions``: those of the DataFrame are slices, whatever ``slices`` is. The last two ignore ``key``.
     :param spark_parallelism: how many Spark tasks write at once, at most; without it Spark's parallelism decides.
     :param pin_inputs: hold the files that the DataFrame reads to what they were when the interval was begun; a retry
         that finds others fails, and names them.

@@ -179,7 +179,7 @@ def _run_by_spark(frame: Any, pipeline: Pipeline) -> None:
 def _empty_job(frame: Any) -> None:
     """The same rows, slices and partitions, taken by a function that drops them."""
     from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
-    from airflow_eos_provider.interval.spark.write import sliced, to_tasks
+    from airflow_eos_provider.interval.spark.slicing import sliced, to_tasks
 
     def drop(batches: Iterator[Any]) -> Iterator[Any]:
         for _ in batches:

@@ -203,7 +203,7 @@ _COORDINATOR = (
     _mutant(
         "compared-rows-evaluated-again",
         "what is written are the rows that were compared",
-        "interval/spark/write.py",
+        "interval/spark/slicing.py",
         "rows = self.frozen or self._sliced()",
         "rows = self._sliced()",
         "tests/integration/test_spark_write.py::test_the_rows_that_were_compared_are_those_that_are_written",
@@ -525,7 +525,7 @@ _SPARK = (
     _mutant(
         "files-not-compared-after-the-stage",
         "an interval whose file changes while it is read is not complete",
-        "interval/spark/write.py",
+        "interval/spark/slicing.py",
         "            require_still_pinned(self.frame, self._pinned)\n",
         "            pass\n",
         f"{_INPUTS}::test_an_interval_whose_file_changes_while_it_is_read_is_not_complete",
@@ -533,7 +533,7 @@ _SPARK = (
     _mutant(
         "files-not-compared-before-the-stage",
         "a retry reads the files that the plan pinned",
-        "interval/spark/write.py",
+        "interval/spark/slicing.py",
         "            require_planned_files(self._pinned.to_plan(), source)\n",
         "            pass\n",
         f"{_INPUTS}::test_a_file_that_changes_between_attempts_is_named",
@@ -557,7 +557,7 @@ _SPARK = (
     _mutant(
         "added-source-file-accepted",
         "a file that was added to a files_source since the plan is refused",
-        "interval/spark/write.py",
+        "interval/spark/slicing.py",
         "        self.source.require_planned(stage.slices)\n",
         "        pass\n",
         f"{_INPUTS}::test_a_file_that_comes_between_attempts_of_a_files_source_is_named",
@@ -573,7 +573,7 @@ _SPARK = (
     _mutant(
         "other-slices-accepted",
         "a DataFrame goes on with the slices that its run was begun with",
-        "interval/spark/write.py",
+        "interval/spark/slicing.py",
         "        if found != wanted:\n",
         "        if False:\n",
         f"{_WRITE}::test_a_run_that_was_begun_with_another_key_is_not_gone_on_with",

@@ -13,7 +13,7 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.sources import files_source
-from airflow_eos_provider.interval.spark import write as spark_front
+from airflow_eos_provider.interval.spark import slicing, write_interval
 from airflow_eos_provider.interval.spark.files import FilesSource
 
 #: A record of about this many bytes, so that a slice takes a while.
@@ -41,7 +41,7 @@ def slow_at_first(
     :param barrier: False takes away what keeps Spark from speculating.
     """
     if not barrier:
-        spark_front.speculates = lambda session: False
+        slicing.speculates = lambda session: False
     marks = Path(folder).parent / "marks"
 
     def slowly(batch: Any) -> Any:
@@ -91,22 +91,23 @@ def held_files(spark: SparkSession, interval: Interval, folder: str) -> FilesSou
     return files_source(spark, interval, f"{folder}/{{start:%Y}}-[0-9{{start:%d}}]*.json", format="lines", convert=held)
 
 
-def moving(spark: SparkSession, interval: Interval, folder: str) -> DataFrame:
+def moving(spark: SparkSession, interval: Interval, folder: str, partitions: int = 0) -> DataFrame:
     """300 rows whose keys depend on a file's content, so that a test says which evaluation has which.
 
-    To be written by one task. It names its executor in the file ``committed`` when its first slice is committed, and
-    goes on no further; its next attempt makes the file ``again`` and runs through.
+    The first task that commits a slice names its executor in the file ``committed`` and goes on no further; its next
+    attempt makes the file ``again`` and runs through.
 
+    :param partitions: the rows have so many by their keys, to be written as slices; 0 if one task writes all.
     :param folder: has the file ``version``, and receives a file for each part of the input that is evaluated.
     """
     marks = Path(folder)
-    ship = spark_front.shipped
+    ship = slicing.shipped
 
     def held(entry: str, *arguments: Any) -> Any:
         run = ship(entry, *arguments)
         return _held(run, marks) if entry == "write_partition" else run
 
-    spark_front.shipped = held
+    slicing.shipped = held
 
     def key(number: int) -> str:
         from pyspark import TaskContext
@@ -117,7 +118,8 @@ def moving(spark: SparkSession, interval: Interval, folder: str) -> DataFrame:
         return f"{version}-{number}"
 
     value = F.concat(F.lit("line "), F.col("id")).alias("value")
-    return spark.range(0, 300, 1, 2).select(F.udf(key)("id").alias("key"), value)
+    rows = spark.range(0, 300, 1, 2).select(F.udf(key)("id").alias("key"), value)
+    return rows.repartition(partitions, "key") if partitions else rows
 
 
 def _held(run: Any, marks: Path) -> Any:
@@ -152,7 +154,7 @@ def racing(spark: SparkSession, interval: Interval, folder: str, pipeline: dict[
     :param folder: receives a file for each copy, and ``places.json``: how many executors have each part of the frozen
         input.
     """
-    marks, freeze = Path(folder), spark_front.frozen
+    marks, freeze = Path(folder), slicing.frozen
 
     def frozen(*arguments: Any, **options: Any) -> DataFrame:
         rows = freeze(*arguments, **options)
@@ -163,7 +165,7 @@ def racing(spark: SparkSession, interval: Interval, folder: str, pipeline: dict[
         (marks / "places.json").write_text(json.dumps([part.executors().size() for of in parts for part in _each(of)]))
         return rows
 
-    spark_front.frozen = frozen
+    slicing.frozen = frozen
 
     def key(number: int) -> str:
         import os
@@ -189,7 +191,7 @@ def racing(spark: SparkSession, interval: Interval, folder: str, pipeline: dict[
     last = F.pmod(F.xxhash64("key"), F.lit(4)) == 3
     try:
         written = rows.withColumn("partition", F.when(last, F.lit(99)))
-        spark_front.write_interval(written, Pipeline.from_dict(pipeline), interval, slices=4, tasks=1)
+        write_interval(written, Pipeline.from_dict(pipeline), interval, slices=4, tasks=1)
     except ConfigurationError:
         (marks / "retry").touch()
     return rows

@@ -15,8 +15,7 @@ from airflow_eos_provider.demo.oracle import compare, drain, expected_from_value
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.spark import write as spark_front
-from airflow_eos_provider.interval.spark import write_interval
+from airflow_eos_provider.interval.spark import slicing, write_interval
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 
@@ -104,7 +103,7 @@ def test_a_run_that_was_begun_by_key_is_not_gone_on_with_by_files(
     spark: SparkSession, pipeline: Pipeline, folder: Path
 ) -> None:
     begin_and_die(spark, folder, pipeline)
-    with pytest.raises(ConfigurationError, match="started with slices by key"):
+    with pytest.raises(ConfigurationError, match="started with other slices"):
         write_interval(rows(spark, folder), pipeline, DAY, slices_by="files")
     assert write_interval(rows(spark, folder), pipeline, DAY).records == FILES * (LINES - 1) * 2
     require_exactly_once(pipeline)
@@ -128,13 +127,13 @@ def _kill(patch: pytest.MonkeyPatch, mark: Path, moment: str, times: int = 1) ->
     :param mark: has a letter for each that was killed.
     :param times: so many of its attempts.
     """
-    ship = spark_front.shipped
+    ship = slicing.shipped
 
     def shipped(entry: str, *arguments: Any) -> Any:
         run = ship(entry, *arguments)
         return _dying(run, mark, moment, times) if entry in ("write_file_groups", "write_partition") else run
 
-    patch.setattr(spark_front, "shipped", shipped)
+    patch.setattr(slicing, "shipped", shipped)
 
 
 def _dying(run: Any, mark: Path, moment: str, times: int) -> Any:

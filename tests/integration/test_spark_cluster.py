@@ -122,12 +122,15 @@ def test_a_retry_has_one_evaluation_of_its_input_where_spark_copies_tasks(
         assert compare(expected_from_values(lines, "the source"), drain(settings, topic)).exactly_once
 
 
-@pytest.mark.parametrize("changes", [True, False])
-def test_an_executor_lost_after_a_commit(lab: Lab, master: str, tmp_path: Path, changes: bool) -> None:
+_CHECKSUM = "spark.sql.shuffle.orderIndependentChecksum"
+
+
+@pytest.mark.parametrize(("slices_by", "changes"), [("key", True), ("partitions", True), ("partitions", False)])
+def test_an_executor_lost_after_a_commit(lab: Lab, master: str, tmp_path: Path, slices_by: str, changes: bool) -> None:
     """Its part of the shuffle is evaluated again, and the task that had committed a slice goes on with those rows.
 
-    Spark's own settings are its defaults: its checksums see the other rows and have the task begin again in full, which
-    skips the slice that is committed.
+    With a key, Spark's own settings are its defaults: its checksums see the other rows and have the task begin again in
+    full, which skips the slice that is committed.
     """
     topic = f"daily-{uuid.uuid4().hex[:8]}"
     lab.create_topic(topic, 2)
@@ -144,7 +147,20 @@ def test_an_executor_lost_after_a_commit(lab: Lab, master: str, tmp_path: Path, 
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
     }
-    spec = JobSpec(pipeline, DAY, f"{JOBS}:moving", arguments={"folder": str(marks)}, spark=spark, slices=4, tasks=1)
+    if slices_by == "partitions":  # Spark 4.2 would abort the job before this package's own check
+        ways = ("enabled", "enableFullRetryOnMismatch", "enableQueryLevelRollbackOnMismatch")
+        spark |= {f"{_CHECKSUM}.{way}": "false" for way in ways}
+    arguments = {"folder": str(marks), "partitions": 4 if slices_by == "partitions" else 0}
+    spec = JobSpec(
+        pipeline,
+        DAY,
+        f"{JOBS}:moving",
+        arguments=arguments,
+        spark=spark,
+        slices_by=slices_by,
+        slices=4,
+        tasks=1,
+    )
     with ThreadPoolExecutor(1) as driver:
         running = driver.submit(_outcome, spec, tmp_path)
         executor = psutil.Process(_wait_for_number(marks / "committed", running))
@@ -159,7 +175,7 @@ def test_an_executor_lost_after_a_commit(lab: Lab, master: str, tmp_path: Path, 
     lines = [f"line {number}".encode() for number in range(300)]
     comparison = compare(expected_from_values(lines, "the source"), drain(settings, topic))
     if changes:
-        assert document.get("type") == "InputChangedError", (document, comparison)
+        assert document.get("type") == "InputChangedError", document["message"]
         assert not comparison.exactly_once, comparison
         assert completion(pipeline, Run(topic, DAY)) is None
     else:

@@ -30,10 +30,10 @@ from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark import (
     require_all_complete,
+    slicing,
     write_interval,
     write_intervals,
 )
-from airflow_eos_provider.interval.spark import write as spark_front
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.topics.pins import TopicChangedError
@@ -224,7 +224,7 @@ def test_slices_without_rows_complete(spark: SparkSession, target: Target) -> No
 def test_a_row_in_another_tasks_partition_stops_the_run(
     spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_front, "to_tasks", lambda rows, column, count: rows.repartition(count))
+    monkeypatch.setattr(slicing, "to_tasks", lambda rows, column, count: rows.repartition(count))
     with pytest.raises(EosError, match="belongs to another task"):
         write_interval(jobs.numbered(spark, DAY), target.pipeline, DAY, slices=4)
     assert target.compare([]).records == 0
@@ -250,7 +250,7 @@ def _keys_by_cte(spark: SparkSession) -> Any:
 def test_an_input_that_is_another_one_in_each_attempt_is_refused(
     spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_front, "refuse_unstable", lambda frame, key: None)  # whatever a plan can tell
+    monkeypatch.setattr(slicing, "refuse_unstable", lambda frame, key: None)  # whatever a plan can tell
     committed = target.fail_at_the_last_slice(_keys_by_cte(spark))
 
     with pytest.raises(
@@ -348,6 +348,44 @@ def test_a_file_that_changes_between_attempts_is_named_even_if_it_looks_the_same
         with expectation:
             write_interval(files_source(spark, DAY, place, format="lines"), target.pipeline, DAY, spark=spark)
     target.require_exactly_once(lines)
+
+
+# A frame's own partitions
+
+
+def counted(spark: SparkSession, rows: int = 1000) -> Any:
+    """Rows whose number of partitions adaptive execution would choose."""
+    value = "cast(id as string) as value"
+    return spark.range(rows).groupBy("id").count().selectExpr("cast(id as string) as key", value).repartition("key")
+
+
+def test_a_frames_partitions_are_its_slices_and_adaptive_execution_does_not_choose_them(
+    spark: SparkSession, target: Target
+) -> None:
+    frame = counted(spark)
+    wanted = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    assert frame._jdf.queryExecution().toRdd().getNumPartitions() < wanted
+    done = write_interval(frame, target.pipeline, DAY, slices_by="partitions")
+    assert (done.records, done.slices) == (1000, wanted)
+    target.require_exactly_once(str(number).encode() for number in range(1000))
+    assert write_interval(frame, target.pipeline, DAY, slices_by="partitions").already
+
+
+def test_a_retry_of_partitions_proves_their_number_and_their_rows(spark: SparkSession, target: Target) -> None:
+    frame = counted(spark).repartition(4, "key")
+    last = F.pmod(F.hash("key"), F.lit(4)) == 3
+    with pytest.raises(ConfigurationError, match="partition 99"):
+        write_interval(misplaced(frame, last), target.pipeline, DAY, slices_by="partitions")
+    assert target.values(), "a slice is committed"
+    for other, message in (
+        (frame.repartition(5, "key"), "has 5 partitions.*was started with 4"),
+        (frame.repartition(4, "value", "key"), "has changed between attempts: slice"),
+        (frame.where("key % 2 = 0"), "slice . is committed with"),
+    ):
+        with pytest.raises((ConfigurationError, InputChangedError), match=message):
+            write_interval(other, target.pipeline, DAY, slices_by="partitions")
+    assert write_interval(frame, target.pipeline, DAY, slices_by="partitions").records == 1000
+    target.require_exactly_once(str(number).encode() for number in range(1000))
 
 
 # What dies

@@ -28,7 +28,8 @@ from airflow_eos_provider.interval.progress import Report, silent
 from airflow_eos_provider.interval.protocol.admission import overlap
 from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.sessions import end, is_remote, is_server_lost
-from airflow_eos_provider.interval.spark.write import require_frame, write_interval
+from airflow_eos_provider.interval.spark.slicing import require_frame
+from airflow_eos_provider.interval.spark.write import write_interval
 from airflow_eos_provider.interval.topics.ledger import CompleteRecord
 from airflow_eos_provider.interval.topics.pins import Pins, TopicChangedError
 from airflow_eos_provider.interval.topics.run_topics import RunTopics

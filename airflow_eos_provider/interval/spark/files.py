@@ -552,8 +552,8 @@ class FileGroups:
         """Take over the groups of a plan, perhaps of an earlier attempt, and check their files."""
         if any(FILES not in piece.source for piece in planned):
             raise ConfigurationError(
-                "The run was started with slices by key, not by files.",
-                expected="slices_by='key', the original setting",
+                "The run was started with other slices, not with files.",
+                expected="the original slices_by",
                 remedy="Run it with the original settings, or abandon it if none of its slices is committed.",
             )
         self.groups = [FileSet.from_dicts(piece.source[FILES]) for piece in planned]
@@ -579,10 +579,10 @@ class FileGroups:
         If the optimizer removes one branch, the partitions after it belong to other tasks. If it removes all, there
         are no rows.
         """
-        found = _partitions(frame)
+        found = partition_count(frame)
         if not found:
             return
-        expected = sum(1 for numbers in stage.assignment if numbers) + _partitions(self._others())
+        expected = sum(1 for numbers in stage.assignment if numbers) + partition_count(self._others())
         if found != expected:
             raise EosError(
                 f"Spark lays {stage.run} out in {found} partitions.",
@@ -606,9 +606,18 @@ class FileGroups:
         return [str(jvm.org.apache.hadoop.fs.Path(path).toUri().toString()) for path in files]
 
 
-def _partitions(frame: DataFrame) -> int:
-    """How many partitions the frame will have; this plans it and reads nothing."""
-    return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
+def partition_count(frame: DataFrame) -> int:
+    """How many partitions the frame will have; this plans it and reads nothing.
+
+    Spark takes the settings of shuffles from the thread's active session, and the shuffles stay as they are made here.
+    """
+    sessions: Any = frame.sparkSession._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(frame._jdf.sparkSession())
+    try:
+        return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
+    finally:
+        sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

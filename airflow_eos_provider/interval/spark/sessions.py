@@ -101,6 +101,23 @@ def parallelism(spark: Any) -> int:
     return int(spark.range(_SPREAD_ROWS).select(number).distinct().count())
 
 
+def without_adaptive_execution(frame: Any) -> Any:
+    """A classic frame whose every evaluation has the same partitions, as far as Spark decides it.
+
+    Its plan is in a copy of the session, as settings are the session's: adaptive execution is off, and
+    ``repartition(n)`` orders the rows before it deals them out, which is the default.
+    """
+    spark = frame.sparkSession
+    own = spark._jsparkSession.cloneSession()
+    for name, value in (("adaptive.enabled", "false"), ("execution.sortBeforeRepartition", "true")):
+        own.conf().set(f"spark.sql.{name}", value)
+    sql = spark._jvm.org.apache.spark.sql
+    made = (sql if spark.version.startswith("3.") else sql.classic).Dataset.ofRows(
+        own, frame._jdf.queryExecution().analyzed()
+    )
+    return type(frame)(made, spark)
+
+
 @contextlib.contextmanager
 def interruptible(spark: Any) -> Iterator[None]:
     """Let the Spark jobs of this thread end with who waits for them; a context manager.

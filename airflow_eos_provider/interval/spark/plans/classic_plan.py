@@ -47,13 +47,28 @@ def refuse_unstable(frame: DataFrame, key: Sequence[str]) -> None:
     _Search().look(plan, needed)
 
 
+def refuse_moving(frame: DataFrame) -> None:
+    """Check that each evaluation would put the same rows into the same partitions.
+
+    A partition is compared with its bytes, and a shuffle may place a row by any column, so each column counts.
+
+    :raises ConfigurationError: as :func:`refuse_unstable`; or partitions are made by a sample.
+    """
+    rules.require_batch(frame)
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    _Search(by_partitions=True).look(plan, {_id(column) for column in each(plan.output())})
+
+
 class _Search:
     """A walk through one plan, from the rows that are written to where they come from.
 
     A common table expression is looked at where it is used, since only there it is known which of its columns matter.
+
+    :param by_partitions: a row's slice is its partition, so what moves rows counts.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_partitions: bool = False) -> None:
+        self._by_partitions = by_partitions
         self._definitions: dict[str, Any] = {}
         self._looked_at: set[tuple[str, frozenset[str]]] = set()
 
@@ -67,6 +82,10 @@ class _Search:
             self._look_at_definition(node, needed)
         else:
             _require_rows(node, kind, needed)
+            if self._by_partitions and kind in _MOVES_ONLY:
+                if _is_by_ranges(node, kind):
+                    raise rules.RANGES.refusal()
+                needed = {_id(column) for column in each(node.output())}
             below = self._look_at_expressions(node, kind, needed)
             for child in each(node.children()):
                 self.look(child, _needed_of(node, kind, child, needed) | below)
@@ -90,7 +109,8 @@ class _Search:
         :returns: ids of the columns below that decide membership.
         """
         below = set(needed)
-        for expression in () if kind in _MOVES_ONLY else each(node.expressions()):
+        ignored = kind in _MOVES_ONLY and not self._by_partitions
+        for expression in () if ignored else each(node.expressions()):
             if kind_of(expression) == "Alias" and _id(expression) not in needed:
                 continue  # makes a column that decides nothing: its content may differ from attempt to attempt
             _require_stable(expression)
@@ -138,6 +158,15 @@ def _require_order(node: Any, needed: set[str]) -> None:
         names = ", ".join(ties)
         what, remedy = f"{rules.LIMIT.what} over an order without {names}", f"Order by {names}, too (last)."
         raise rules.refusal(what, rules.LIMIT.why, remedy=remedy)
+
+
+def _is_by_ranges(node: Any, kind: str) -> bool:
+    """Whether a node divides rows by ranges of an order, whose bounds Spark takes from a sample."""
+    if kind == "Sort":
+        return bool(getattr(node, "global")())
+    return kind == "RepartitionByExpression" and any(
+        kind_of(e) == "SortOrder" for e in each(node.partitionExpressions())
+    )
 
 
 def _is_of_a_list(rdd: Any) -> bool:

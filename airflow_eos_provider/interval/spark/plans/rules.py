@@ -102,6 +102,13 @@ DUPLICATES = Rule(
     what="dropDuplicates over other columns than the key",
 )
 
+#: How rows are divided into partitions by a sample of them, which is another one in each evaluation.
+RANGES = Rule(
+    "divides rows by a sample of them, another one in each attempt",
+    what="orderBy or repartitionByRange",
+    remedy="Leave the order out (repartition(n, columns), sortWithinPartitions), or leave slices_by='partitions' out.",
+)
+
 #: Rows that come from an RDD, whose making no plan tells.
 RDD = Rule(
     "hides how its rows were made",

@@ -21,8 +21,7 @@ from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.slices import RunPlan, Slice
 from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet, PinnedFile, look_at
-from airflow_eos_provider.interval.spark import write as spark_front
-from airflow_eos_provider.interval.spark import write_interval
+from airflow_eos_provider.interval.spark import slicing, write_interval
 from airflow_eos_provider.interval.spark.executors.tasks import require_no_rows
 from airflow_eos_provider.interval.spark.files import (
     FileGroups,
@@ -33,7 +32,7 @@ from airflow_eos_provider.interval.spark.files import (
     require_narrow,
     require_still_pinned,
 )
-from airflow_eos_provider.interval.spark.write import record_columns
+from airflow_eos_provider.interval.spark.slicing import record_columns
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 # The files of a frame are listed and pinned here; how a task reads one: tests/unit/interval/sources/test_files.py.
@@ -128,9 +127,10 @@ def test_what_files_cannot_be_slices_of_is_said_before_anything_is_written(
         write_interval(frame, PIPELINE, DAY, slices_by="files", pin_inputs=False)
     with pytest.raises(ConfigurationError, match="a step Sort"):
         write_interval(frame.orderBy("key"), PIPELINE, DAY, slices_by="files")
-    monkeypatch.setattr(spark_front, "speculates", lambda spark: True)
-    with pytest.raises(ConfigurationError, match=r"spark\.speculation is on"):
-        write_interval(frame, PIPELINE, DAY, slices_by="files")
+    monkeypatch.setattr(slicing, "speculates", lambda spark: True)
+    for slices_by in ("files", "partitions"):
+        with pytest.raises(ConfigurationError, match=rf"spark\.speculation is on, and {slices_by} cannot"):
+            write_interval(frame, PIPELINE, DAY, slices_by=slices_by)
 
 
 def test_groups_are_about_as_large_as_one_another_and_do_not_depend_on_the_order_of_a_listing() -> None:

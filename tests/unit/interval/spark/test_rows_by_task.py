@@ -12,7 +12,7 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.slices import Slice
 from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
-from airflow_eos_provider.interval.spark.write import _by_task
+from airflow_eos_provider.interval.spark.slicing import _by_task
 
 RUN = Run.parse("p@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")
 

@@ -16,7 +16,7 @@ from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet
 from airflow_eos_provider.interval.spark import write_interval
 from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
 from airflow_eos_provider.interval.spark.files import FilesSource
-from airflow_eos_provider.interval.spark.write import sliced
+from airflow_eos_provider.interval.spark.slicing import sliced
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")

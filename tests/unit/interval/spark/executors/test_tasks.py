@@ -18,7 +18,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, FencedErro
 from airflow_eos_provider.interval.messages import SliceResult
 from airflow_eos_provider.interval.spark.executors import tasks
 from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN, error_within, runs_of_slices, shipped
-from airflow_eos_provider.interval.spark.write import REPORTS
+from airflow_eos_provider.interval.spark.slicing import REPORTS
 from airflow_eos_provider.interval.topics.pins import TopicChangedError
 
 

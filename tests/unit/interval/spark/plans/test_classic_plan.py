@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.spark.plans.classic_plan import refuse_unstable
+from airflow_eos_provider.interval.spark.plans.classic_plan import refuse_moving, refuse_unstable
 
 Change = Callable[[DataFrame], DataFrame]
 
@@ -149,6 +149,29 @@ def test_only_the_keys_columns_count(frame: DataFrame) -> None:
     refuse_unstable(chance, ["KEY"])  # Spark does not mind the case
     with pytest.raises(ConfigurationError):
         refuse_unstable(chance, ["key", "chance"])
+
+
+#: What decides a row's partition, where a partition is a slice.
+MOVING: dict[str, Change] = {
+    "orderBy or repartitionByRange": lambda f: f.orderBy("key"),
+    "orderBy": lambda f: f.repartitionByRange(3, "key").select("key"),
+    "rand(": lambda f: f.repartition(3, F.rand()),
+    "randn(": lambda f: f.withColumn("value", F.randn()),
+    "uuid()": lambda f: f.withColumn("dropped", F.expr("uuid()")).repartition(3).drop("dropped"),
+    "collect_list(": lambda f: f.groupBy("key").agg(F.collect_list("amount")),
+}
+
+
+@pytest.mark.parametrize("named", MOVING)
+def test_a_partition_that_changes_with_the_attempt_is_refused_and_named(frame: DataFrame, named: str) -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        refuse_moving(MOVING[named](frame))
+    assert named in refusal.value.found
+
+
+@pytest.mark.parametrize("by", [(3,), (3, "key"), ("amount",)])
+def test_partitions_by_number_or_columns_are_accepted(frame: DataFrame, by: tuple[Any, ...]) -> None:
+    refuse_moving(frame.repartition(*by).sortWithinPartitions("key").groupBy("key").count())
 
 
 def test_a_stream_is_refused(spark: SparkSession) -> None:
