@@ -110,6 +110,8 @@ class IntervalRun(BaseOperator):
         out if the function reads a path or a partition that is named by the start alone.
     :param allow_before_end: write the interval although it has not ended. Rows that come later are never written.
     :param pipeline_options: further fields of :class:`~airflow_eos_provider.interval.pipeline.Pipeline`.
+    :param retries: tries after the first; each continues with the remaining slices.
+    :param retry_delay: time between two tries.
     """
 
     template_fields: Sequence[str] = ("kafka_conn_id", "topic", "interval", "revision")
@@ -132,11 +134,12 @@ class IntervalRun(BaseOperator):
         selects_by_bounds: bool = False,
         allow_before_end: bool = False,
         pipeline_options: Mapping[str, Any] | None = None,
+        retries: int = RUN_RETRIES,
+        retry_delay: timedelta = RUN_RETRY_DELAY,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("retries", RUN_RETRIES)
-        kwargs.setdefault("retry_delay", RUN_RETRY_DELAY)
-        super().__init__(**with_asset(pipeline, group_id, kwargs))
+        retried = {"retries": retries, "retry_delay": retry_delay}
+        super().__init__(**with_asset(pipeline, group_id, {**kwargs, **retried}))
         self.pipeline = pipeline
         self.group_id = group_id
         self.kafka_conn_id = kafka_conn_id

@@ -512,6 +512,7 @@ def test_mapped_tasks_have_the_asset_and_an_interval_each(
     assert [outlet.uri for outlet in task.outlets] == ["other", *ASSETS]
     own = task.unmap({"interval": DAY_2})
     assert [outlet.uri for outlet in own.outlets] == ["other", *ASSETS]
+    assert task.retries == own.retries == operator().retries
     run_context["ti"].map_index = 1
     ledger(done())
     assert own.execute(run_context)["interval"] == DAY_2
