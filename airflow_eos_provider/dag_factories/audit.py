@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import DAG, BaseNotifier
 
+from airflow_eos_provider.dag_factories.dag import also_call, make_dag
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.notifications.drift import ConnectDriftNotifier
 from airflow_eos_provider.operators.audit import ConnectDriftAuditOperator, ConnectTransactionsAuditOperator
@@ -46,6 +47,7 @@ def audit_dag(
     repeat: bool = False,
     transactions: bool = True,
     pool: str = "default_pool",
+    default_args: Mapping[str, Any] | None = None,
     tags: Collection[str] = ("kafka-connect", "exactly-once"),
 ) -> DAG:
     """The audit of one cluster, for a DAG file of a few lines. Make one DAG per cluster.
@@ -60,27 +62,29 @@ def audit_dag(
     :param repeat: report the same drift in every audit, not only in the first.
     :param transactions: whether to check transactions, too; this queries every partition's leader.
     :param pool: pool of the tasks. Do not use the pool of the rolls: a roll occupies its slot until it ends.
+    :param default_args: of the tasks, as every DAG takes them. They keep their own ``execution_timeout``; callbacks are
+        called in addition to the notifiers.
     :param tags: the DAG's tags.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
     """
-    with DAG(
-        dag_id=dag_id,
+    with make_dag(
+        dag_id,
         schedule=schedule,
         start_date=_BEGIN,
-        catchup=False,
-        max_active_runs=1,
+        pool=pool,
+        default_args=default_args,
         description=f"Look for drift in the Kafka Connect cluster of {conn_id}",
-        doc_md=DOC.format(conn_id=conn_id),
-        tags=list(tags),
+        doc=DOC.format(conn_id=conn_id),
+        tags=tags,
     ) as dag:
         common: dict[str, Any] = {
             "conn_id": conn_id,
             "pre_execute": refuse_unknown_conf,
-            "pool": pool,
             "execution_timeout": LOOK_TIMEOUT,
-            "on_failure_callback": [ConnectDriftNotifier(notifiers=notifiers, repeat=repeat)],
         }
         ConnectDriftAuditOperator(task_id="look_for_drift", mode=mode, accept=accept, **common)
         if transactions:
             ConnectTransactionsAuditOperator(task_id="look_at_transactions", **common)
+        for task in dag.tasks:
+            also_call(ConnectDriftNotifier(notifiers=notifiers, repeat=repeat), task, "on_failure_callback")
     return dag

@@ -12,12 +12,12 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from airflow_eos_provider.changes.change import Option, kind_of, options
+from airflow_eos_provider.dag_factories.dag import make_dag
 from airflow_eos_provider.dag_factories.steps import (
     approval_arguments,
     chain_change,
     reason_param,
     run_params,
-    triggered_dag,
 )
 from airflow_eos_provider.operators import changes as operators
 from airflow_eos_provider.operators.changes import ChangeOperator, ChangePlanOperator, default_conn_id
@@ -74,6 +74,7 @@ class ChangeDag:
         response_timeout: timedelta | None = None,
         require_other_approver: bool = False,
         approval: Mapping[str, Any] | None = None,
+        default_args: Mapping[str, Any] | None = None,
         tags: Collection[str] = (),
         **fixed: Any,
     ) -> DAG:
@@ -86,6 +87,8 @@ class ChangeDag:
         :param require_other_approver: the user who started a run may not approve its plan; see
             ``docs/connect/security.md``.
         :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
+        :param default_args: of the tasks, as every DAG takes them. The approval and the change keep their own
+            ``retries`` and ``retry_delay``.
         :param tags: the DAG's tags.
         :param fixed: fields of its request. Fields given here are not in the trigger form.
         :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
@@ -99,9 +102,11 @@ class ChangeDag:
             raise TypeError(f"unknown arguments: {', '.join(sorted(unknown))}")
         asked = {name: each for name, each in known.items() if each[0].title and name not in fixed}
         common_params = run_params if change.takes_lease else reason_param
-        with triggered_dag(
+        with make_dag(
             dag_id or self._dag_id,
+            schedule=None,
             pool=pool,
+            default_args=default_args,
             params={
                 **{name: form_field(kind_of(change.request, name), *each) for name, each in asked.items()},
                 **common_params(change.name, "the cluster is changed"),

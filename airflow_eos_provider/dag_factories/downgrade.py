@@ -10,7 +10,8 @@ from airflow.sdk import DAG, BaseNotifier
 from airflow.sdk.configuration import conf
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.dag_factories.steps import approval_arguments, chain_rolls, run_params, triggered_dag
+from airflow_eos_provider.dag_factories.dag import make_dag
+from airflow_eos_provider.dag_factories.steps import approval_arguments, chain_rolls, run_params
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 
@@ -42,6 +43,7 @@ def downgrade_dag(
     notifiers: Sequence[BaseNotifier] = (),
     settings: Mapping[str, Any] | None = None,
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+    default_args: Mapping[str, Any] | None = None,
     tags: Collection[str] = ("kafka-connect", "exactly-once"),
 ) -> DAG:
     """The downgrade of one cluster, for a DAG file of a few lines. Make one DAG per cluster.
@@ -62,6 +64,8 @@ def downgrade_dag(
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
     :param deferrable: whether the rolls wait for their gates in the triggerer, without a worker's slot; default:
         ``[operators] default_deferrable``.
+    :param default_args: of the tasks, as every DAG takes them. Approvals and rolls keep their own ``retries`` and
+        ``retry_delay``; callbacks are called in addition to the notifiers.
     :param tags: the DAG's tags.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
     :raises ConfigurationError: the steps do not lead down.
@@ -73,9 +77,11 @@ def downgrade_dag(
             f"The steps {', '.join(steps) or '(none)'} are not a downgrade from enabled.",
             expected="disabled, or preparing, or preparing and disabled",
         )
-    with triggered_dag(
+    with make_dag(
         dag_id,
+        schedule=None,
         pool=pool,
+        default_args=default_args,
         params=run_params("back from exactly-once source support", "the cluster gives exactly-once up"),
         description=f"Roll the Kafka Connect cluster of {conn_id} back from exactly-once source support",
         doc=DOC.format(conn_id=conn_id, way=" → ".join(way)),

@@ -13,6 +13,7 @@ from airflow.timetables.base import TimeRestriction
 from airflow.timetables.simple import ContinuousTimetable
 from dateutil.relativedelta import relativedelta  # type: ignore[import-untyped]
 
+from airflow_eos_provider.dag_factories.dag import make_dag
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.pipeline import DEFAULT_KAFKA_CONN_ID
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID
@@ -50,6 +51,7 @@ def interval_run_dag(
     max_active_runs: int = 4,
     retry_delay: timedelta = RUN_RETRY_DELAY,
     pool: str = "default_pool",
+    default_args: Mapping[str, Any] | None = None,
     tags: Collection[str] = ("kafka", "exactly-once", "intervals"),
     **operator: Any,
 ) -> DAG:
@@ -75,6 +77,7 @@ def interval_run_dag(
     :param max_active_runs: how many intervals may be written at once, in a backfill above all.
     :param retry_delay: time between two tries of the task.
     :param pool: pool of the task.
+    :param default_args: of the task, as every DAG takes them.
     :param tags: the DAG's tags.
     :param operator: other arguments of ``IntervalRunOperator`` (``selects_by_bounds``, ``allow_before_end`` …) and
         ``SparkSubmitOperator``.
@@ -83,13 +86,14 @@ def interval_run_dag(
         that only triggers.
     """
     dag_id = dag_id or f"{pipeline}_intervals"
-    with DAG(
-        dag_id=dag_id,
+    with make_dag(
+        dag_id,
         schedule=_with_data_intervals(schedule, DAG(dag_id, start_date=start_date)),
         start_date=start_date,
         end_date=end_date,
-        catchup=False,
         max_active_runs=max_active_runs,
+        pool=pool,
+        default_args={"retry_delay": retry_delay, **(default_args or {})},
         params={
             "interval": Param(
                 None,
@@ -108,8 +112,8 @@ def interval_run_dag(
             ),
         },
         description=f"Write {pipeline} into Kafka exactly once, interval by interval",
-        doc_md=DOC.format(pipeline=pipeline),
-        tags=list(tags),
+        doc=DOC.format(pipeline=pipeline),
+        tags=tags,
     ) as dag:
         IntervalRunOperator(
             task_id="write",
@@ -124,8 +128,6 @@ def interval_run_dag(
             op_kwargs=op_kwargs,
             slices=slices,
             key=key,
-            pool=pool,
-            retry_delay=retry_delay,
             **{"pre_execute": refuse_unknown_conf, **operator},
         )
     return dag

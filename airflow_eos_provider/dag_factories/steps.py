@@ -1,14 +1,15 @@
-"""Shared parts of the DAGs that change a cluster: how they run, their parameters and approvals, the steps of a roll."""
+"""Shared parts of the DAGs that change a cluster: their parameters and approvals, the steps of a roll."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, Param, TriggerRule
+from airflow.sdk import Param, TriggerRule
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.dag_factories.dag import also_call
 from airflow_eos_provider.notifications.roll import ConnectRollNotifier
 from airflow_eos_provider.operators.approval import REASON_CHARACTERS, PlanApprovalOperator
 from airflow_eos_provider.operators.connect_preflight import ConnectorFindingsOperator
@@ -25,28 +26,6 @@ if TYPE_CHECKING:
 
 REASON = "{{ params.reason }}"
 TAKE_OVER = "{{ params.take_over }}"
-
-
-def triggered_dag(
-    dag_id: str, *, pool: str, params: Mapping[str, Param], description: str, doc: str, tags: Collection[str]
-) -> DAG:
-    """A DAG that runs only when it is triggered, one run at a time.
-
-    :param pool: pool of all tasks.
-    :param params: the fields of the form.
-    :param doc: in Markdown.
-    """
-    return DAG(
-        dag_id=dag_id,
-        schedule=None,
-        catchup=False,
-        max_active_runs=1,
-        default_args={"pool": pool},
-        params=dict(params),
-        description=description,
-        doc_md=doc,
-        tags=list(tags),
-    )
 
 
 def approval_arguments(
@@ -158,7 +137,6 @@ def chain_rolls(
     :param accept: findings about connectors that do not fail the preflight.
     """
     cluster: dict[str, Any] = {"conn_id": conn_id, "settings": settings}
-    reports = [ConnectRollNotifier(notifiers=notifiers)] if notifiers else None
     # Upwards the preflight finds the next step by itself, since some of the workers may be there already.
     last: BaseOperator = ConnectPreflightOperator(
         task_id="preflight",
@@ -197,10 +175,10 @@ def chain_rolls(
             reason=REASON,
             take_over=TAKE_OVER,
             deferrable=deferrable,
-            on_failure_callback=reports,
-            on_retry_callback=reports,
             **cluster,
         )
+        if notifiers:
+            also_call(ConnectRollNotifier(notifiers=notifiers), rolled, "on_failure_callback", "on_retry_callback")
         verified = ConnectVerifyOperator(
             task_id=f"verify_{mode}",
             target=str(mode),

@@ -10,7 +10,8 @@ from airflow.sdk import DAG, BaseNotifier
 from airflow.sdk.configuration import conf
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.dag_factories.steps import approval_arguments, chain_rolls, run_params, triggered_dag
+from airflow_eos_provider.dag_factories.dag import make_dag
+from airflow_eos_provider.dag_factories.steps import approval_arguments, chain_rolls, run_params
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 
 #: The order of KIP-618: no worker may be enabled while another is disabled, so every worker passes through preparing.
@@ -45,6 +46,7 @@ def upgrade_dag(
     settings: Mapping[str, Any] | None = None,
     accept: Sequence[str] = (),
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+    default_args: Mapping[str, Any] | None = None,
     tags: Collection[str] = ("kafka-connect", "exactly-once"),
 ) -> DAG:
     """The upgrade of one cluster, for a DAG file of a few lines.
@@ -67,12 +69,16 @@ def upgrade_dag(
     :param accept: findings of the preflight of the connectors that do not fail it, each as ``<connector>/<kind>``.
     :param deferrable: whether the rolls wait for their gates in the triggerer, without a worker's slot; default:
         ``[operators] default_deferrable``.
+    :param default_args: of the tasks, as every DAG takes them. Approvals and rolls keep their own ``retries`` and
+        ``retry_delay``; callbacks are called in addition to the notifiers.
     :param tags: the DAG's tags.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
     """
-    with triggered_dag(
+    with make_dag(
         dag_id,
+        schedule=None,
         pool=pool,
+        default_args=default_args,
         params=run_params("exactly-once source support", "the cluster is upgraded"),
         description=f"Roll the Kafka Connect cluster of {conn_id} to exactly-once source support",
         doc=DOC.format(conn_id=conn_id),

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.operators.failures import with_retries
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -57,9 +58,7 @@ class AuditOperator(BaseOperator):
     failure: ClassVar[type[AuditError]] = AuditError
 
     def __init__(self, **kwargs: Any) -> None:
-        kwargs.setdefault("retries", RETRIES)
-        kwargs.setdefault("retry_delay", RETRY_DELAY)
-        super().__init__(**kwargs)
+        super().__init__(**with_retries(kwargs, RETRIES, RETRY_DELAY))
 
     @abstractmethod
     def look(self) -> Audit:

@@ -34,7 +34,7 @@ from airflow_eos_provider.operators.approval import (
     is_true,
     require_approved,
 )
-from airflow_eos_provider.operators.failures import LOOK_RETRIES, LOOK_RETRY_DELAY, no_retry_where_pointless
+from airflow_eos_provider.operators.failures import no_retry_where_pointless, with_retries
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -54,9 +54,7 @@ class ChangePlanOperator(BaseOperator):
     operator_extra_links = (ClusterPageLink(),)
 
     def __init__(self, *, conn_id: str = "", **kwargs: Any) -> None:
-        kwargs.setdefault("retries", LOOK_RETRIES)
-        kwargs.setdefault("retry_delay", LOOK_RETRY_DELAY)
-        super().__init__(**kwargs)
+        super().__init__(**with_retries(kwargs))
         self.conn_id = conn_id or default_conn_id(self.change)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

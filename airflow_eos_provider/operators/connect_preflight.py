@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.failures import no_retry_where_pointless
+from airflow_eos_provider.operators.failures import no_retry_where_pointless, with_retries
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -61,9 +61,7 @@ class ConnectorFindingsOperator(BaseOperator):
         fails_when_begun: bool = True,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("retries", RETRIES)
-        kwargs.setdefault("retry_delay", RETRY_DELAY)
-        super().__init__(**kwargs)
+        super().__init__(**with_retries(kwargs, RETRIES, RETRY_DELAY))
         self.conn_id = conn_id
         self.mode = mode
         self.connectors = connectors

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -25,6 +26,15 @@ ROLL_RETRY_DELAY = timedelta(seconds=30)
 #: A rebalance may interrupt a task that only reads.
 LOOK_RETRIES = 3
 LOOK_RETRY_DELAY = timedelta(seconds=10)
+
+
+def with_retries(
+    given: Mapping[str, Any], retries: int = LOOK_RETRIES, retry_delay: timedelta = LOOK_RETRY_DELAY
+) -> dict[str, Any]:
+    """The arguments of an operator that only reads; the DAG's ``default_args`` win over these retries."""
+    named = {**given.get("default_args", {}), **given}
+    return {**given, "retries": named.get("retries", retries), "retry_delay": named.get("retry_delay", retry_delay)}
+
 
 #: A person has to act first, so a retry would only repeat the message, or worse: restart a worker that was put back.
 _FINAL = (ConfigurationError, RefusedError, FencedError, GateFailedError, StopRequestedError)

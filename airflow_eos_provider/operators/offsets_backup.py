@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from airflow_eos_provider.data_text import one_line
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.failures import LOOK_RETRIES, LOOK_RETRY_DELAY, no_retry_where_pointless
+from airflow_eos_provider.operators.failures import no_retry_where_pointless, with_retries
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -44,9 +44,7 @@ class ConnectOffsetsBackupOperator(BaseOperator):
         offsets_topic: str = "",
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("retries", LOOK_RETRIES)
-        kwargs.setdefault("retry_delay", LOOK_RETRY_DELAY)
-        super().__init__(**kwargs)
+        super().__init__(**with_retries(kwargs))
         self.file = file
         self.connector = connector
         self.conn_id = conn_id

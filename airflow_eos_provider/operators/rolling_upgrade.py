@@ -30,7 +30,7 @@ from airflow_eos_provider.operators.approval import (
     is_true,
     require_approved,
 )
-from airflow_eos_provider.operators.failures import LOOK_RETRIES, LOOK_RETRY_DELAY, no_retry_where_pointless
+from airflow_eos_provider.operators.failures import no_retry_where_pointless, with_retries
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ class _ConnectOperator(BaseOperator):
         settings: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("retries", LOOK_RETRIES)
-        kwargs.setdefault("retry_delay", LOOK_RETRY_DELAY)
-        super().__init__(**kwargs)
+        super().__init__(**with_retries(kwargs))
         self.conn_id = conn_id
         self.settings = settings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +31,7 @@ from airflow_eos_provider.dag_factories import (
     upgrade_dag,
 )
 from airflow_eos_provider.notifications import ConnectDriftNotifier, ConnectRollNotifier
-from airflow_eos_provider.operators.approval import PlanApprovalOperator
+from airflow_eos_provider.operators.approval import ApprovedOperator, PlanApprovalOperator
 from airflow_eos_provider.operators.run_conf import unknown_keys
 
 DAGS = Path(__file__).parents[3] / "dags"
@@ -136,21 +137,36 @@ def test_two_persons_may_be_wanted(factory: Any) -> None:
     assert approvals(factory(dag_id="one")) == {False}
 
 
-FACTORIES = {
-    "upgrade": lambda: upgrade_dag(dag_id="of_upgrade"),
-    "downgrade": lambda: downgrade_dag(dag_id="of_downgrade"),
-    "audit": lambda: audit_dag(dag_id="of_audit"),
-    "intervals": lambda: interval_run_dag(pipeline="p", python_callable="module:function", dag_id="of_intervals"),
-    "fence": lambda: fence_dag(dag_id="of_fencing"),
-    "offsets": lambda: offsets_reset_dag(dag_id="of_offsets"),
-    "topics": lambda: topics_dag(dag_id="of_topics"),
-    "transaction": lambda: transaction_abort_dag(dag_id="of_transaction"),
-    "abandon": lambda: interval_abandon_dag(dag_id="of_abandoned"),
-    "close": lambda: close_dag(dag_id="of_closed"),
-    "uninstall": lambda: uninstall_dag(dag_id="of_uninstall"),
-    "grant": lambda: acl_grant_dag(dag_id="of_grant"),
-    "revoke": lambda: acl_revoke_dag(dag_id="of_revoke"),
+FACTORIES: dict[str, Any] = {
+    "upgrade": partial(upgrade_dag, dag_id="of_upgrade", notifiers=[ConnectDriftNotifier()]),
+    "downgrade": partial(downgrade_dag, dag_id="of_downgrade"),
+    "audit": partial(audit_dag, dag_id="of_audit"),
+    "intervals": partial(interval_run_dag, pipeline="p", python_callable="module:function", dag_id="of_intervals"),
+    "fence": partial(fence_dag, dag_id="of_fencing"),
+    "offsets": partial(offsets_reset_dag, dag_id="of_offsets"),
+    "topics": partial(topics_dag, dag_id="of_topics"),
+    "transaction": partial(transaction_abort_dag, dag_id="of_transaction"),
+    "abandon": partial(interval_abandon_dag, dag_id="of_abandoned"),
+    "close": partial(close_dag, dag_id="of_closed"),
+    "uninstall": partial(uninstall_dag, dag_id="of_uninstall"),
+    "grant": partial(acl_grant_dag, dag_id="of_grant"),
+    "revoke": partial(acl_revoke_dag, dag_id="of_revoke"),
 }
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_default_args_reach_every_task_and_what_a_promise_needs_stays(name: str) -> None:
+    def tell(context: Any) -> None: ...
+
+    given = {"owner": "ada", "pool": "slow", "retries": 7, "retry_delay": timedelta(hours=1)}
+    plain, dag = FACTORIES[name](), FACTORIES[name](default_args={**given, "on_failure_callback": tell})
+    for task in dag.tasks:
+        before = plain.get_task(task.task_id)
+        own = before if isinstance(task, (ApprovedOperator, PlanApprovalOperator)) else SimpleNamespace(**given)
+        assert (task.retries, task.retry_delay) == (own.retries, own.retry_delay)
+        assert (task.owner, task.pool) == ("ada", "slow")
+        reports = [type(each) for each in before.on_failure_callback]
+        assert [type(each) for each in task.on_failure_callback] == [type(tell), *reports]
 
 
 @pytest.mark.parametrize("name", FACTORIES)
