@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from airflow_eos_provider.errors import UnreachableError
+from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers.airflow import (
     COMPONENTS,
     MARKER_VARIABLE,
@@ -76,12 +76,6 @@ LOSSES_TRIED = 5
 DEADLINE_SECONDS = 300
 
 
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Callable[[], AirflowLab]]:
     """Gives the Airflow of this file: the one that runs, or a new one once a test has ended that."""
@@ -89,7 +83,7 @@ def start(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Itera
     (dags / "lab_test.py").write_text(DAG, encoding="utf-8")
     shutil.copy(Path(__file__).parent / "dags" / f"{DAG_ID}.py", dags)
     connections = {
-        "brokers": {"conn_type": "kafka", "extra": {"bootstrap.servers": f"127.0.0.1:{closed_port()}"}},
+        "brokers": {"conn_type": "kafka", "extra": {"bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}"}},
         "kafka_connect_default": {"conn_type": "kafka_connect", "extra": {"group_id": "a group"}},
     }
     options = AirflowOptions(
@@ -243,7 +237,7 @@ def test_an_answer_that_airflow_loses_is_read_by_the_next_try(airflow: AirflowLa
 
 
 def test_the_test_button_names_everything_that_does_not_answer(airflow: AirflowLab) -> None:
-    worker = closed_port()
+    (worker,) = free_ports(1)
     password = json.loads(airflow.password_file.read_text())["admin"]
     with httpx.Client(base_url=airflow.url, timeout=180, trust_env=False) as client:
         token = client.post("/auth/token", json={"username": "admin", "password": password}).json()["access_token"]

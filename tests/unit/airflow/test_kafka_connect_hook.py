@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +16,7 @@ from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.hooks.pipeline import kafka_settings
 from airflow_eos_provider.hooks.shown_extra import HIDDEN_BY_AIRFLOW
 from airflow_eos_provider.kafka import questions
+from airflow_eos_provider.lab.ports import free_ports
 
 WORKERS = [{"url": "http://w1:8083", "config": "/etc/w1.properties"}, {"url": "http://w2:8083"}]
 
@@ -445,18 +445,12 @@ def test_a_connection_names_no_file_outside_of_the_folders_for_that(
         KafkaConnectHook().get_cluster()
 
 
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_the_test_button_says_of_each_part_that_it_does_not_answer(
     connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (questions, group):
         monkeypatch.setattr(module, "CONNECT_SECONDS", 0.5)
-    broker, worker, other = closed_port(), closed_port(), closed_port()
+    broker, worker, other = free_ports(3)
     extra = {
         "bootstrap_servers": f"127.0.0.1:{broker}",
         "group_id": "g",
@@ -486,7 +480,7 @@ def test_without_any_answering_worker_there_is_no_client(connection: Any) -> Non
         extra={
             "bootstrap_servers": "b:9092",
             "group_id": "g",
-            "workers": [{"url": f"http://127.0.0.1:{closed_port()}"}],
+            "workers": [{"url": f"http://127.0.0.1:{free_ports(1)[0]}"}],
         }
     )
     with pytest.raises(UnreachableError, match="No worker answers"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenProcess, look_at
 from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, propose
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer
@@ -39,7 +39,7 @@ class Shell:
 
     name = "here"
 
-    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 8.0) -> Answer:
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 120.0) -> Answer:
         ended = subprocess.run(words, input=stdin, capture_output=True, timeout=seconds)
         self.out = ended.stdout
         return Answer(ended.returncode, ended.stdout, ended.stderr)
@@ -50,8 +50,7 @@ class Shell:
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    return free_ports(1)[0]
 
 
 @pytest.fixture
@@ -69,12 +68,12 @@ def start(tmp_path: Path, port: int) -> Iterator[Callable[..., subprocess.Popen[
         out = tmp_path / "out"
         with out.open("wb") as file:
             started.append(subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=file, env=env))
-        until(lambda: out.read_text() == "listening\n", "the listener", seconds=20)
+        until(lambda: out.read_text() == "listening\n", "the listener", seconds=60)
         return started[-1]
 
     yield run
     for process in started:
-        process.communicate(timeout=20)
+        process.communicate(timeout=180)
 
 
 def look(port: int) -> tuple[MachineLook, SeenProcess, bytes]:
@@ -153,7 +152,7 @@ def test_a_worker_of_another_group_is_not_taken_for_it(start: Any, port: int) ->
 
 def test_a_machine_without_a_shell_of_posix_is_refused() -> None:
     class Menu(Shell):
-        def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 8.0) -> Answer:
+        def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 120.0) -> Answer:
             return Answer(0, b"Welcome. 1) Reboot 2) Help\n", b"")
 
     with pytest.raises(RefusedError, match="cannot be searched for workers"):

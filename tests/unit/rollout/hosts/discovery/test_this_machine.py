@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,14 @@ import pytest
 
 from airflow_eos_provider.cli.cluster.discover import _write_new
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.hosts.discovery.this_machine import (
     LocalWorker,
     find_local_worker,
     is_same_port,
     secret_words,
 )
+from tests.waiting import until
 
 LISTENER = """
 import socket, sys
@@ -32,8 +33,7 @@ server.accept()
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    return free_ports(1)[0]
 
 
 @pytest.fixture
@@ -53,16 +53,13 @@ def start(tmp_path: Path, port: int) -> Iterator[Callable[..., subprocess.Popen[
             command = [sys.executable, "-c", f"import subprocess; subprocess.run({command!r})"]
         with (tmp_path / "out").open("wb") as out:
             started.append(subprocess.Popen(command, cwd=tmp_path, stdout=out))
-        deadline = time.monotonic() + 20
-        while (tmp_path / "out").read_text() != "listening\n":
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: (tmp_path / "out").read_text() == "listening\n", "the listener", seconds=60)
         return started[0]
 
     yield run
     for process in started:
         with socket.create_connection(("127.0.0.1", port)):  # ends the listener, and with it the script
-            process.wait(20)
+            process.wait(180)
 
 
 def found(port: int) -> LocalWorker:
@@ -131,7 +128,7 @@ def test_a_proxy_at_the_advertised_port_is_not_taken_for_the_worker_behind_it(
         assert found is not None
         assert (found.pid, found.config, found.start[-1]) == (worker.pid, config, str(config))
         assert f"port {port} is held by process {proxy.pid} (" in found.remarks[0]
-        worker.communicate(timeout=20)
+        worker.communicate(timeout=180)
 
 
 @pytest.mark.parametrize(
