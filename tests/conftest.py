@@ -275,7 +275,7 @@ def guard(nothing_is_left_running: None) -> Iterator[Guard]:
 
         yield take_note
         stdin.close()
-        assert guardian.wait(timeout=120) == 0
+        assert guardian.wait(timeout=600) == 0
 
 
 @contextlib.contextmanager

@@ -118,5 +118,5 @@ def private_machine() -> Iterator[PrivateMachine]:
             yield PrivateMachine(holder.pid, folder)
         finally:
             holder.stdin.close()
-            holder.wait(10)
+            holder.wait(180)
             shutil.rmtree(folder)

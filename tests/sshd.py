@@ -137,7 +137,7 @@ class Sshd:
         if self._process is not None:
             sessions = self.session_pids()
             self._process.kill()
-            self._process.wait(20)
+            self._process.wait(180)
             self._process = None
             _kill(sessions)
 

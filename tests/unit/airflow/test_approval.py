@@ -193,7 +193,7 @@ def test_a_look_that_finds_no_answer_parks_the_task_again_for_longer_and_longer(
         store.values[ASKED_KEY]["asked_at"] = (datetime.now(UTC) - timedelta(seconds=stands)).isoformat()
         with pytest.raises(TaskAwaitingInput) as parked:
             operator.execute_complete(context, NO_ANSWER)
-        assert abs(parked.value.timeout - pause) < timedelta(seconds=5)
+        assert pause <= parked.value.timeout < pause + timedelta(minutes=1)
     assert len(requests.sent) == 1, "asking again would wipe out an answer"
 
 
@@ -422,7 +422,7 @@ def test_the_trigger_looks_for_the_answer_only_after_its_wait(monkeypatch: pytes
         await asyncio.sleep(0.1)
         assert not looks
         assert not waiting.done()
-        return await asyncio.wait_for(waiting, timeout=5)
+        return await asyncio.wait_for(waiting, timeout=60)
 
     event = asyncio.run(run())
     assert event.payload["chosen_options"] == ["Approve"]

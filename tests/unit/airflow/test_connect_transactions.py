@@ -217,7 +217,7 @@ def test_a_sensor_does_not_wait_for_what_only_a_person_can_mend(
 
 def trigger(**options: Any) -> ConnectTransactionsTrigger:
     arguments = {"conn_id": "kafka_connect_default", "topics": ("a",), "connectors": (), "longer_than": 5.0}
-    return ConnectTransactionsTrigger(**{**arguments, "poke_interval": 0.01, "deadline": time.time() + 10, **options})
+    return ConnectTransactionsTrigger(**{**arguments, "poke_interval": 0.01, "deadline": time.time() + 600, **options})
 
 
 def event_of(waiting: ConnectTransactionsTrigger) -> Any:

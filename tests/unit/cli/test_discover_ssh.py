@@ -68,9 +68,9 @@ def worker(tmp_path: Path) -> Iterator[int]:
     words = [sys.executable, "-u", "listener.py", str(port), CLASS, "worker.properties"]
     with out.open("wb") as file:
         process = subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.PIPE, stdout=file)
-    until(lambda: out.read_text() == "listening\n", "the listener", seconds=20)
+    until(lambda: out.read_text() == "listening\n", "the listener", seconds=60)
     yield port
-    process.communicate(timeout=20)
+    process.communicate(timeout=180)
 
 
 def reaching(sshd: Sshd) -> Callable[[MachineDescription], Machine]:

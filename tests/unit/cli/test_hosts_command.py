@@ -48,7 +48,7 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
     log = tmp_path / "worker.log"
     with log.open("wb") as out:
         process = subprocess.Popen(start, cwd=tmp_path, stdin=subprocess.PIPE, stdout=out, start_new_session=True)
-    until(lambda: "listening" in log.read_text(), "the listener", seconds=20)
+    until(lambda: "listening" in log.read_text(), "the listener", seconds=60)
     (tmp_path / "worker.pid").write_text(f"{process.pid}\n")
     worker = {
         "url": f"http://127.0.0.1:{port}",
@@ -59,7 +59,7 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
     }
     write(tmp_path, [worker])
     yield tmp_path / "eos.yaml"
-    process.communicate(timeout=20)
+    process.communicate(timeout=180)
 
 
 def write(folder: Path, workers: list[dict[str, Any]]) -> Path:

@@ -154,7 +154,7 @@ def test_a_worker_that_is_slow_keeps_no_other_from_being_asked() -> None:
 
 
 def test_a_worker_that_does_not_say_who_it_is_is_not_asked_about_connectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_answers, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(worker_answers, "ANSWER_SECONDS", 5.0)
     over = threading.Event()
     suspended, other = Simulated(greets=lambda: over.wait(LIMIT)), Simulated()
     answers = ask([suspended, other], connectors(20))

@@ -221,7 +221,7 @@ def roll_of(world: World, plan: Plan, steps: dict[str, Step] | None = None) -> t
         observer=world,  # type: ignore[arg-type]
         journal=journal,  # type: ignore[arg-type]
         settings=RolloutSettings(
-            polls=1, hold_seconds=0.0, poll_interval_seconds=0.001, gate_timeout_seconds=5.0, startup_seconds=5.0
+            polls=1, hold_seconds=0.0, poll_interval_seconds=0.001, gate_timeout_seconds=120.0, startup_seconds=5.0
         ),
         report=lambda line: None,
     )

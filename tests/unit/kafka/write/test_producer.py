@@ -425,5 +425,5 @@ def test_a_producer_that_nobody_refers_to_ends_its_thread() -> None:
     thread = producer._wire._thread
     assert thread.is_alive()
     del producer
-    thread.join(20)
+    thread.join(180)
     assert not thread.is_alive()

@@ -198,18 +198,18 @@ def test_a_machine_that_hangs_holds_up_no_other() -> None:
 
     def check(described: WorkerDescription) -> Readiness:
         if described.worker_id == "hangs:8083":
-            over.wait(30)
+            over.wait(120)
         return ready(described)
 
     done: list[str] = []
     begun = time.monotonic()
     try:
         found = check_all(
-            [worker("hangs"), worker("a"), worker("b")], check, lambda one: done.append(one.worker_id), seconds=1.0
+            [worker("hangs"), worker("a"), worker("b")], check, lambda one: done.append(one.worker_id), seconds=5.0
         )
     finally:
         over.set()
-    assert time.monotonic() - begun < 25
+    assert time.monotonic() - begun < 100
     assert [one.verdict for one in found] == [Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.PASS]
     assert not found[0].reached
     assert sorted(done) == ["a:8083", "b:8083"]

@@ -144,7 +144,7 @@ def wrapper(tmp_path: Path) -> Iterator[int]:
     process.stdout.readline()
     yield process.pid
     os.killpg(process.pid, 9)
-    process.communicate(timeout=10)
+    process.communicate(timeout=180)
 
 
 def test_the_reader_of_a_file_is_found_below_its_wrapper_and_remembered(wrapper: int, tmp_path: Path) -> None:
