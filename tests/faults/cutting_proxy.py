@@ -63,7 +63,10 @@ class CuttingProxy:
     def _serve(self, client: socket.socket) -> None:
         head = b""
         while not head.endswith(b"\r\n\r\n"):
-            head += client.recv(1)
+            if not (byte := client.recv(1)):  # it has hung up
+                client.close()
+                return
+            head += byte
         host, _, port = head.split()[1].decode().rpartition(":")
         try:
             broker = socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS)

@@ -195,7 +195,7 @@ def test_a_broker_that_leads_and_coordinates_is_restarted_in_the_middle_of_a_sli
     for first in range(1, ROUNDS):
         source += send(producer, topic, first)
     producer.commit()
-    assert brokers.coordinator(name) != index
+    until(lambda: brokers.coordinator(name) != index, "the other brokers to hear of it", seconds=60)
     brokers.lab.start_broker(index)
     source += write(producer, topic)
 
@@ -274,19 +274,25 @@ def test_a_batch_that_is_too_large_is_named_and_the_next_transaction_is_none_the
 def test_a_transaction_that_is_open_for_too_long_names_its_limit(
     settings: KafkaSettings, make_topic: Any, opened: Any
 ) -> None:
-    topic, producer = make_topic(), opened("expired", timeout_ms=1_000)
+    topic = make_topic()
+    producer = opened("expired", timeout_ms=1_000, properties={"delivery.timeout.ms": "60000"})
     producer.init()
-    producer.begin()
-    send(producer, topic)
-    producer.flush()
-    with TransactionsClient(settings) as client:
-        until(
-            lambda: client.describe(["expired"])["expired"].state is TransactionState.COMPLETE_ABORT,
-            "the broker to give the transaction up",
-            seconds=30,
-        )
+
+    def write_slowly() -> None:
+        producer.begin()
+        send(producer, topic)
+        producer.flush()  # where brokers take longer than the limit, it is over here
+        with TransactionsClient(settings) as client:
+            until(
+                lambda: client.describe(["expired"])["expired"].state is TransactionState.COMPLETE_ABORT,
+                "the broker to give the transaction up",
+                seconds=60,
+            )
+        send(producer, topic, 1)
+        producer.commit()
+
     with pytest.raises(TransactionExpiredError, match="transaction_timeout_ms, 1000 ms"):
-        (send(producer, topic, 1), producer.commit())
+        write_slowly()
     again = opened("expired")
     again.init()
     source = write(again, topic)
@@ -355,11 +361,12 @@ def test_brokers_that_are_away_are_waited_for_no_longer_than_allowed(
     settings: KafkaSettings, brokers: Brokers, make_topic: Any, opened: Any
 ) -> None:
     topic = make_topic(partitions=1, replicas=1)
-    producer = opened(limits=Limits(init=60, commit=1, abort=1))
+    producer = opened()
     producer.init()
     producer.begin()
     send(producer, topic, partitions=1)
     producer.flush()
+    producer._limits = Limits(commit=1, abort=1)
     few = pytest.raises(EosError, match=r"5 records of .* were not taken in 1 s")
     with brokers.paused(brokers.leader(topic, 0)), few:
         (send(producer, topic, 1, partitions=1), producer.flush())
