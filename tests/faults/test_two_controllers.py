@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,6 +47,7 @@ from airflow_eos_provider.processes import from_pid_file
 from airflow_eos_provider.rollout.act.acts import Acts
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests.faults.unanswered import leave_commit_unanswered
+from tests.waiting import until
 
 PROGRAM = Path(__file__).with_name("contender.py")
 
@@ -67,7 +69,7 @@ def contenders(kafka: KafkaSettings, acts: Path) -> Iterator[list[subprocess.Pop
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) for _ in range(2)
     ]
     # Whatever hangs ends the test, not the other way round.
-    watchdog = threading.Timer(400, lambda: [child.kill() for child in both])
+    watchdog = threading.Timer(1500, lambda: [child.kill() for child in both])
     watchdog.start()
     try:
         yield both
@@ -235,12 +237,13 @@ def test_leases_end_by_the_brokers_time_whatever_the_controllers_clocks_say(
 ) -> None:
     true_time, offset = time.time, 0.0
     monkeypatch.setattr(time, "time", lambda: true_time() + offset)
-    offset = -3600.0  # what its owner has written down would have ended an hour ago
-    begun(kafka, "clocks", lease_seconds=8.0).confirm("w1:8083: stop")
+    offset = -3600.0  # what their owners have written down would have ended an hour ago
+    begun(kafka, "held", lease_seconds=600.0)
+    begun(kafka, "ends", lease_seconds=4.0)
     offset = 3600.0
-    second = Journal(kafka, "clocks", lease_seconds=8.0, act_seconds=1.0)
     with pytest.raises(LeaseHeldError):
-        second.acquire()
+        Journal(kafka, "held", lease_seconds=30.0, act_seconds=1.0).acquire()
+    second = Journal(kafka, "ends", lease_seconds=30.0, act_seconds=1.0)
 
     def acquired() -> bool:
         with contextlib.suppress(LeaseHeldError):
@@ -248,12 +251,9 @@ def test_leases_end_by_the_brokers_time_whatever_the_controllers_clocks_say(
             return True
         return False
 
-    deadline = time.monotonic() + 120
-    while not acquired():
-        assert time.monotonic() < deadline, "the lease does not end"
-        time.sleep(0.2)
+    until(acquired, "the end of the lease", seconds=60)
     second.begin(ROLLOUT)
-    (event,) = [e for e in read_journal(kafka, "clocks").events["r1"] if "its lease ended at" in e.note]
+    (event,) = [e for e in read_journal(kafka, "ends").events["r1"] if "its lease ended at" in e.note]
     assert event.what == "begun"
 
 
@@ -338,13 +338,11 @@ def test_failed_tasks_are_restarted_only_by_who_is_not_fenced(
 
 def test_of_two_controllers_never_two_act(kafka: KafkaSettings, tmp_path: Path) -> None:
     with ThreadPoolExecutor(PAIRS) as pairs:
-        met = pairs.map(lambda pair: meet(kafka, f"contended-{pair}", tmp_path / f"acts-{pair}"), range(PAIRS))
-        seen = sum(met, Counter[tuple[str, ...]]())
-    assert unanswered_rounds(seen) < seen.total() / 10, f"the brokers hardly answer: {seen}"
+        list(pairs.map(lambda pair: meet(kafka, f"contended-{pair}", tmp_path / f"acts-{pair}"), range(PAIRS)))
 
 
-def meet(kafka: KafkaSettings, name: str, acts: Path) -> Counter[tuple[str, ...]]:
-    """Lets one pair of controllers meet often enough; how often each pair of outcomes came."""
+def meet(kafka: KafkaSettings, name: str, acts: Path) -> None:
+    """Lets one pair of controllers meet often enough."""
     seen: Counter[tuple[str, ...]] = Counter()
     with contenders(kafka, acts) as both:
         for number in range(MOST_ROUNDS):
@@ -363,16 +361,8 @@ def meet(kafka: KafkaSettings, name: str, acts: Path) -> Counter[tuple[str, ...]
             assert all(outcomes), "a controller ended with an error, or hung"
             seen[tuple(sorted(outcomes))] += 1
             # One whose commit was not answered may be the one that has the lease.
-            assert {"through", "unanswered"} & set(outcomes), f"round {number}: neither came through, but {outcomes}"
-    lines = acts.read_text(encoding="ascii").splitlines()
-    assert len(lines) >= 2 * (seen.total() - unanswered_rounds(seen))
-    for begins, ends in zip(lines[::2], lines[1::2], strict=True):
-        assert begins.split() == ["begins", ends.split()[1]], "two were acting at once"
-        assert ends.startswith("ends ")
+            assert {"through", "late", "unanswered"} & set(outcomes), f"round {number}: neither, but {outcomes}"
+    spans = sorted(tuple(map(float, line.split())) for line in acts.read_text(encoding="ascii").splitlines())
+    assert len(spans) >= sum(count for outcomes, count in seen.items() if "through" in outcomes)
+    assert all(ended <= began for (_, ended), (began, _) in pairwise(spans)), "two were acting at once"
     assert seen[("fenced", "through")] >= MEETINGS, f"they hardly ever met: {seen}"
-    return seen
-
-
-def unanswered_rounds(seen: Counter[tuple[str, ...]]) -> int:
-    """In how many rounds the brokers left a commit unanswered."""
-    return sum(count for outcomes, count in seen.items() if "unanswered" in outcomes)
