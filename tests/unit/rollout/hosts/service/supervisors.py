@@ -18,6 +18,7 @@ import psutil
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import OwnCommands
+from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.processes import identify
 from tests.families import family_of, stop_family
 from tests.missing import not_run
@@ -44,12 +45,13 @@ if "fail" in options:
     sys.exit("the worker found its settings wrong\\npassword = canary-in-the-log\\nthe end")
 if "deaf" in options:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def wait_for(suffix):
+    deadline = time.monotonic() + 60
+    while not pathlib.Path(f"{config}{suffix}").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
 def end_when_released(*_):
     pathlib.Path(f"{config}.asked").touch()
-    released = pathlib.Path(f"{config}.released")
-    deadline = time.monotonic() + 60
-    while not released.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(".released")
     sys.exit(0)
 if "held" in options:
     signal.signal(signal.SIGTERM, end_when_released)
@@ -59,7 +61,7 @@ print(f"[{now}] INFO DistributedConfig values: \\n\\texactly.once.source.support
 ignored = [s.name for s in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_IGN]
 print(f"ignores {ignored}", flush=True)
 if "late" in options:
-    time.sleep(3)
+    wait_for(".listen")
 server = socket.create_server(("127.0.0.1", int(port)))
 while True:
     server.accept()[0].close()
@@ -94,11 +96,6 @@ def program(name: str) -> str:
     return found
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
-
-
 @dataclass
 class Supervised:
     """One worker below one supervisor.
@@ -126,7 +123,7 @@ def worker_in(folder: Path) -> WorkerDescription:
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "w1.properties"
     config.write_text("group.id=g\nexactly.once.source.support=disabled\n")
-    port = free_port()
+    (port,) = free_ports(1)
     program_file = folder / "worker.py"
     program_file.write_text(PROGRAM)
     return WorkerDescription(

@@ -264,7 +264,7 @@ class TestLostConnections:
             until(lambda: pid.exists() and pid.read_text().strip(), "the command", seconds=30)
             own.kill_sessions()
             with pytest.raises(MachineLostError, match="lost within a command") as lost:
-                answer.result(30)
+                answer.result(60)
         assert lost.value.may_have_run
         assert machine.run(["true"]).ok
         os.killpg(os.getpgid(int(pid.read_text())), signal.SIGKILL)  # its machine would do it after its 60 seconds
@@ -387,7 +387,7 @@ class TestOneConnection:
         self, sshd: Sshd, tmp_path: Path, end: signal.Signals
     ) -> None:
         pid = tmp_path / "pid"
-        with _python(sshd.description(), f'run(["sh", "-c", "echo $$ >{pid}; sleep 600"], seconds=2)') as process:
+        with _python(sshd.description(), f'run(["sh", "-c", "echo $$ >{pid}; sleep 600"], seconds=6)') as process:
             until(lambda: pid.exists() and pid.read_text().strip(), "the command", seconds=60)
             process.send_signal(end)
             process.wait(60)
@@ -419,7 +419,7 @@ class TestAccounts:
 def test_many_machines_behind_one_address_are_logged_in_to_without_one_being_dropped(tmp_path: Path) -> None:
     """Ten logins at once, as sshd takes unless it is configured otherwise; here it drops every further one."""
     with running_sshd(tmp_path, options={"MaxStartups": "10:100:100"}) as sshd:
-        described = [replace(sshd.description(), connect_seconds=20.0 + number / 100) for number in range(30)]
+        described = [replace(sshd.description(), connect_seconds=180.0 + number / 100) for number in range(30)]
         with ThreadPoolExecutor(len(described)) as pool:
             answers = list(pool.map(lambda each: machine_of(each).run(["true"]).exit_code, described))
     assert answers == [0] * len(described)

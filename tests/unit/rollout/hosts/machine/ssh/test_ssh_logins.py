@@ -20,6 +20,7 @@ from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.ssh.loop import LoopThread
 from airflow_eos_provider.rollout.hosts.machine.ssh.options import route
 from tests.sshd import Sshd, keygen, make_key, public, running_sshd
+from tests.waiting import until
 
 #: Long enough to be searched for.
 PASSWORD = "a-password-of-the-tests-4711"
@@ -101,14 +102,12 @@ class TestKeys:
                 monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
                 description = configured(sshd, tmp_path, f"Host target\n{host(sshd)}")
                 adding = ["ssh-add", "-q", str(sshd.user_key)]
-                for _ in range(100):
-                    if subprocess.run(adding, capture_output=True, timeout=60).returncode == 0:
-                        break
+                until(lambda: subprocess.run(adding, capture_output=True).returncode == 0, "the agent", seconds=60)
                 assert answers(description)
                 locked = configured(sshd, tmp_path, f"Host target\n{host(sshd)}  IdentitiesOnly yes\n")
-                assert "agent" in refused(replace(locked, connect_seconds=9.0))
+                assert "agent" in refused(replace(locked, connect_seconds=90.0))
                 named = f"Host target\n{host(sshd, key=Path(f'{sshd.user_key}.pub'))}  IdentitiesOnly yes\n"
-                assert answers(replace(configured(sshd, tmp_path, named), connect_seconds=8.0))
+                assert answers(replace(configured(sshd, tmp_path, named), connect_seconds=80.0))
             finally:
                 agent.send_signal(signal.SIGTERM)
 
@@ -129,7 +128,7 @@ class TestCertificates:
             keygen("-q", "-s", str(authority), "-I", "of the tests", "-n", sshd.user, f"{key}.pub")
             certificate = key.with_name("key-cert.pub").rename(tmp_path / "elsewhere-cert.pub")
             text += f"  CertificateFile {certificate}\n  CertificateFile {tmp_path}/nowhere-cert.pub\n"
-            assert answers(replace(configured(sshd, tmp_path, text), connect_seconds=9.0))
+            assert answers(replace(configured(sshd, tmp_path, text), connect_seconds=90.0))
 
     @pytest.mark.parametrize(
         ("validity", "principal", "is_taken"),
