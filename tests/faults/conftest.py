@@ -32,7 +32,7 @@ import airflow_eos_provider
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.admission import TRANSACTION_TIMEOUT_MS
+from airflow_eos_provider.interval.protocol import admission
 from airflow_eos_provider.interval.topics.control_topic import ControlState
 from airflow_eos_provider.interval.topics.ledger import complete_key
 from airflow_eos_provider.interval.write.digest import Digest
@@ -72,6 +72,17 @@ _NUMBERS = itertools.count()
 
 #: An event that has not come by then does not come; a machine that does much else takes its time. Seconds.
 DEADLINE_SECONDS = 300.0
+
+#: Of transactions, milliseconds. None ends by it: who stops in one is fenced, however long the machine stalls. A test
+#: that waits for the end of a transaction sets a shorter one.
+NEVER_EXPIRES_MS = 300_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def control_transactions_of_this_process_do_not_expire() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(admission, "TRANSACTION_TIMEOUT_MS", NEVER_EXPIRES_MS)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +157,8 @@ def make_pipeline(kafka: KafkaSettings) -> MakePipeline:
         admin = QuietAdmin(kafka)
         new = NewTopic(topic, num_partitions=3)
         admin.answer(admin.client.create_topics([new])[topic], f"creating {topic}")
-        named = {"name": "p", "group_id": f"g{number}", "topic": topic, "transaction_timeout_ms": 12_000, **fields}
-        return Pipeline(kafka=kafka, **named)
+        named = {"name": "p", "group_id": f"g{number}", "topic": topic, **fields}
+        return Pipeline(kafka=kafka, **{"transaction_timeout_ms": NEVER_EXPIRES_MS, **named})
 
     return make
 
@@ -280,13 +291,12 @@ class Stage(dict[str, Any]):
 class Story:
     """One pipeline, one source file, and whoever works on it.
 
-    :ivar control_timeout_ms: timeout of a driver's control transactions. Short where a test waits for the end of one
-        that a dead driver has left; long elsewhere, so that who stops in one is fenced and has not timed out.
+    :ivar control_timeout_ms: timeout of a driver's control transactions.
     """
 
     def __init__(self, server: Path, pipeline: Pipeline, folder: Path) -> None:
         self.pipeline = pipeline
-        self.control_timeout_ms = TRANSACTION_TIMEOUT_MS
+        self.control_timeout_ms = NEVER_EXPIRES_MS
         self._server = server
         self._folder = folder
         self._actors: list[Actor] = []
@@ -551,11 +561,8 @@ def side_by_side(
     """The selected tests of the module, which all run from here on."""
 
     def new_story() -> Story:
-        # Nobody waits for the end of a transaction: who stops in one is fenced, however busy the machine is.
-        pipeline = make_pipeline(ledger_partitions=2, transaction_timeout_ms=300_000)
-        story = Story(actor_server, pipeline, tmp_path_factory.mktemp(pipeline.group_id))
-        story.control_timeout_ms = 300_000
-        return story
+        pipeline = make_pipeline(ledger_partitions=2)
+        return Story(actor_server, pipeline, tmp_path_factory.mktemp(pipeline.group_id))
 
     tests = [i for i in request.session.items if isinstance(i, pytest.Function) and i.path == request.path]
     running = SideBySide(tests, new_story)

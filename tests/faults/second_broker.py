@@ -89,7 +89,7 @@ def standing_still(broker: SecondBroker) -> Iterator[None]:
 def place_topics(pipeline: Any) -> None:
     """The data on the second broker, all else on the first."""
     admin = QuietAdmin(pipeline.kafka)
-    admin.client.delete_topics([pipeline.topic])[pipeline.topic].result(20)
+    admin.client.delete_topics([pipeline.topic])[pipeline.topic].result(180)
     compacted = {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000"}
     new = [
         NewTopic(pipeline.ledger_topic, num_partitions=1, replica_assignment=[[1]], config=compacted),

@@ -7,7 +7,6 @@ second broker (KAFKA-20734).
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 from airflow_eos_provider.kafka.clients import QuietAdmin
@@ -19,8 +18,6 @@ from tests.faults.second_broker import SecondBroker, place_topics
 
 
 def test_a_marker_that_the_brokers_left_out_is_seen(story: Any, second_broker: SecondBroker) -> None:
-    # Held open while a broker stops in good order, however long that takes.
-    story.pipeline = replace(story.pipeline, transaction_timeout_ms=300_000)
     place_topics(story.pipeline)
     driver = story.driver(tasks=1, slices=1)
     task = story.task(story.stage_of(driver), stops=["commit"])

@@ -55,7 +55,7 @@ def test_v1_a_late_duplicate_reads_complete_last(story: Any, mutation: str | Non
 @with_and_without("first read to the end")
 def test_v2_the_first_look_at_the_ledger_does_not_wait_for_a_dead_task(story: Any, mutation: str | None) -> None:
     # Who waits for the dead task's transaction waits for its timeout: short where that has to come, long where not.
-    story.pipeline = replace(story.pipeline, transaction_timeout_ms=6_000 if mutation else 300_000)
+    story.pipeline = replace(story.pipeline, transaction_timeout_ms=20_000 if mutation else 300_000)
     driver = story.driver(tasks=1)
     stage = story.stage_of(driver)
     assert story.task(stage, dies=["commit"]).end() == {"gone": True}  # its transaction holds up the ledger
@@ -160,7 +160,7 @@ def test_a_retry_writes_only_if_its_input_has_the_rows_that_are_committed(story:
 @contextmanager
 def _a_foreign_transaction_in_the_ledger(story: Any) -> Iterator[TransactionalProducer]:
     pipeline = story.pipeline
-    foreign = TransactionalProducer(pipeline.kafka, f"{pipeline.group_id}-foreign", timeout_ms=60_000)
+    foreign = TransactionalProducer(pipeline.kafka, f"{pipeline.group_id}-foreign", timeout_ms=300_000)
     foreign.init()
     foreign.begin()
     for partition in range(2):

@@ -7,36 +7,30 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.lab.waiting import wait_for_broker
 from airflow_eos_provider.processes import from_pid_file, spawn
 
-#: The controller takes the broker back only when the session of the one that was killed is over, so it is short. Kafka
-#: asks for heartbeats at most half as long apart (2 s unless set): a broker that misses its session while it runs has
-#: no partition to lead for a moment, and leaves out the markers that are due then.
-_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
-
 
 @pytest.fixture
 def kill_broker(broker: Broker) -> Callable[[], Callable[[], None]]:
-    """Kill the broker; what is returned starts it again."""
+    """Kill the broker; what is returned starts it again.
+
+    The controller takes it back when the session of the one that was killed is over. That is no shorter here: a broker
+    that misses its session while it runs has no partition to lead for a moment, and leaves out the markers that are due
+    then.
+    """
 
     def kill() -> Callable[[], None]:
         process = from_pid_file(broker.pid_file)
         assert process is not None
         process.stop(kill=True)
-        content = broker.config.read_bytes()
-        for name, value in _SESSION.items():
-            content = set_property(content, name, value)
-        broker.config.write_bytes(content)
         return start
 
     def start() -> None:
@@ -46,18 +40,11 @@ def kill_broker(broker: Broker) -> Callable[[], Callable[[], None]]:
     return kill
 
 
-@pytest.fixture(autouse=True)
-def no_transaction_expires(story: Any) -> None:
-    """A broker that comes back would abort it at once, before its partitions have leaders, and leave out the marker."""
-    story.pipeline = replace(story.pipeline, transaction_timeout_ms=300_000)
-    story.control_timeout_ms = 300_000
-
-
 def _without_broker(actor: Any, broker: Broker, kill_broker: Callable[[], Callable[[], None]]) -> None:
     """Let a suspended process go on while the broker is dead, and again when it is back.
 
     A broker that starts takes requests before its partitions have leaders, and leaves out the markers that are due then
-    (KAFKA-20734). So whoever has asked in vain is suspended meanwhile.
+    (KAFKA-20734). So whoever has asked in vain is suspended meanwhile, and no transaction may expire then.
     """
     start = kill_broker()
     with socket.create_server(("127.0.0.1", broker.port)) as nobody:

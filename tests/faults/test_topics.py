@@ -297,7 +297,7 @@ def test_records_of_an_earlier_version_have_no_topics_to_compare_and_that_is_sai
     old = {name: complete[name] for name in ("complete", "records", "digest", "slices")}
     newer = {"digest_kind", "ended", "ledger", "ledgerId", "summary", "topic", "topicId"}
     assert set(complete) - set(old) == newer
-    producer = TransactionalProducer(story.pipeline.kafka, "by-hand", timeout_ms=9_000)
+    producer = TransactionalProducer(story.pipeline.kafka, "by-hand", timeout_ms=60_000)
     producer.init()
     producer.begin()
     producer.produce(story.pipeline.ledger_topic, complete_key(story.run), json.dumps(old).encode())
@@ -362,12 +362,12 @@ def test_a_late_answer_of_the_brokers_is_waited_for(make_pipeline: Any, broker: 
 
 
 @pytest.fixture
-def foreign(kafka: Any) -> Iterator[Callable[..., TransactionalProducer]]:
+def foreign(kafka: Any) -> Iterator[Callable[[str], TransactionalProducer]]:
     """Producers of others that have a transaction open in all partitions of a topic."""
     with ExitStack() as stack:
 
-        def open_in(topic: str, transactional_id: str = "somebody-else", timeout_ms: int = 60_000) -> Any:
-            producer = TransactionalProducer(kafka, transactional_id, timeout_ms=timeout_ms)
+        def open_in(topic: str) -> TransactionalProducer:
+            producer = TransactionalProducer(kafka, "somebody-else", timeout_ms=300_000)
             producer.init()
             producer.begin()
             for partition in range(3):
@@ -495,7 +495,6 @@ def test_a_ledger_has_one_group_and_one_control_topic(story: Any, change: Change
 def test_of_two_groups_that_claim_a_ledger_at_once_one_gets_it(story: Any, step: str) -> None:
     """The first claim in the log counts, also where the other one is committed before it."""
     ours, other = story.pipeline, another_group(story.pipeline)
-    story.control_timeout_ms = 60_000
     first = story.driver(stops=[step])
     first.wait_until_stopped()
     story.pipeline = other
