@@ -28,6 +28,7 @@ from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, 
 from airflow_eos_provider.transactions.look import partitions_of_all_topics
 from tests.faults.three_brokers import TRANSACTION_STATE, Brokers
 from tests.faults.three_brokers import brokers as brokers
+from tests.waiting import until
 
 #: The coordinator waits so long for the copies of what it notes of the id, or else refuses: 1 ms is rarely enough.
 _FENCE_TIMEOUT_MS = 30_000
@@ -59,7 +60,7 @@ def test_a_run_survives_the_broker_that_coordinates_its_transactions(story: Any,
 
     story.write_on(stage, task)
     story.write_on(stage, other, 1)
-    assert brokers.coordinator(transactional_id) not in (victim, -1)
+    until(lambda: brokers.coordinator(transactional_id) not in (victim, -1), "its successor to be known", seconds=60)
     driver.tell("the stage has ended")
     story.finish_or_retry(driver)
     story.require_exactly_once()
@@ -81,7 +82,8 @@ def test_a_run_survives_the_broker_that_leads_the_ledger(story: Any, brokers: Br
     task.go_on()
 
     story.write_on(stage, task)
-    assert brokers.leader(ledger, partition_of(slice_key(run, number), 2)) not in (victim, -1)
+    partition = partition_of(slice_key(run, number), 2)
+    until(lambda: brokers.leader(ledger, partition) not in (victim, -1), "its successor to be known", seconds=60)
     driver.tell("the stage has ended")
     story.finish_or_retry(driver)
     story.require_exactly_once()
@@ -93,7 +95,7 @@ def test_a_replicated_topic_whose_leader_acknowledges_alone_is_refused_unless_th
     """What the leader alone has is lost with it."""
     name = f"{story.pipeline.group_id}-alone"
     new = NewTopic(name, num_partitions=2, replication_factor=3, config={"min.insync.replicas": "1"})
-    brokers.admin.create_topics([new])[name].result(20)
+    brokers.admin.create_topics([new])[name].result(180)
     story.pipeline = replace(story.pipeline, topic=name)
 
     refused = story.drive(story.driver())
@@ -152,7 +154,7 @@ def test_fencing_by_several_coordinators_returns_only_after_all_markers(brokers:
     with ThreadPoolExecutor(1) as pool, TransactionsClient(known) as client, brokers.paused(paused):
         answer = pool.submit(client.fence, ids, timeout_ms=_FENCE_TIMEOUT_MS, timeout_seconds=60)
         with pytest.raises(TimeoutError):
-            answer.result(timeout=2)  # the paused one keeps its partitions for seven seconds at least
+            answer.result(timeout=2)  # the paused one keeps its partitions for sixteen seconds at least
         woken = time.time() * 1000
         brokers.wake(paused)
         assert set(answer.result(timeout=180)) == set(ids)
@@ -198,9 +200,9 @@ def begun(kafka: KafkaSettings, transactional_id: str, topic: str) -> Producer:
             "log_level": 2,
         }
     )
-    producer.init_transactions(30)
+    producer.init_transactions(180)
     producer.begin_transaction()
     for partition in range(3):
         producer.produce(topic, b"x", partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     return producer

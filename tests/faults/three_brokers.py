@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ElectionType
+from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from airflow_eos_provider.connect.properties import set_property
@@ -20,9 +20,10 @@ from tests.waiting import until
 
 _BROKER = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-    # A broker that answers nothing holds up what the others write for so long; its partitions stay its own for nine
-    # seconds, Kafka's default session.
+    # A broker that answers nothing holds up what the others write for so long.
     "replica.lag.time.max.ms": "2000",
+    # Its partitions stay its own for so long, also while a test's pause of it takes longer on a busy machine.
+    "broker.session.timeout.ms": "18000",
 }
 
 TRANSACTION_STATE = "__transaction_state"
@@ -84,7 +85,8 @@ class Brokers:
             ]
             if all(len(each.isrs) == len(each.replicas) and each.leader == each.replicas[0] for each in partitions):
                 return True
-            self.admin.elect_leaders(ElectionType.PREFERRED).result(60)
+            with suppress(KafkaException):  # it is asked again
+                self.admin.elect_leaders(ElectionType.PREFERRED).result(180)
             return False
 
         until(is_whole, "every copy to have caught up, with every broker leading", seconds=150)
