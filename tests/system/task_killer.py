@@ -58,10 +58,10 @@ class TaskKiller(threading.Thread):
         its_driver, task = identify(driver.pid), self._task_of(driver)
         if task is None or its_driver is None or self._ended.wait(_WORKER_LIVES_SECONDS):
             return False
-        if not (task.is_alive() and its_driver.is_alive()):  # else the task may have reported its end already
+        if not task.is_alive():
             return False
         task.stop(kill=True)
-        return True
+        return its_driver.is_alive()  # or else the task may have reported its end before
 
     def _has_worker(self, driver: psutil.Process) -> bool:
         """Wait for a Python worker of this driver, which Spark's daemon forks; False if the driver ends without one."""
