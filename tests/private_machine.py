@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from tests.missing import not_run
 
@@ -61,14 +61,14 @@ class PrivateMachine:
     user: str = "eos"
     commands: list[tuple[str, ...]] = field(default_factory=list)
 
-    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 120.0) -> Answer:
         self.commands.append(tuple(words))
         return self.run_as(self.user, *words, stdin=stdin, seconds=seconds)
 
     def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
         raise NotImplementedError
 
-    def run_as(self, user: str, *words: str, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
+    def run_as(self, user: str, *words: str, stdin: bytes = b"", seconds: float = 120.0) -> Answer:
         become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups")
         clean = ("env", "-i", f"PATH={_PATHS.get(user, _PATH)}", "LC_ALL=C.UTF-8")
         enter = ("nsenter", f"--target={self.pid}", "--mount", "--wd=/")

@@ -177,6 +177,7 @@ class Sshd:
         fields = {"user": self.user, "port": self.port, "key_file": self.user_key, **login}
         return MachineDescription(
             ssh=ssh or self.address,
+            connect_seconds=120.0,
             login=replace(SshLogin(), **fields),
             ssh_config=self.ssh_config,
             known_hosts=self.known_hosts,

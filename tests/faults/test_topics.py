@@ -75,7 +75,7 @@ def partitions_by_java(pipeline: Pipeline, keys: Sequence[bytes]) -> dict[bytes,
         [*command, pipeline.kafka.bootstrap_servers, str(pipeline.topic)],
         input=struct.pack(">i", len(keys)) + b"".join(struct.pack(">i", len(key)) + key for key in keys),
         capture_output=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert said.returncode == 0, said.stderr.decode()

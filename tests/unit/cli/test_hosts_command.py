@@ -129,7 +129,7 @@ def over_ssh(sshd: Sshd) -> dict[str, Any]:
             "known_hosts": str(sshd.known_hosts),
             "ssh_config": str(sshd.ssh_config),
             "sudo": True,
-            "connect_seconds": 5,
+            "connect_seconds": 120,
         },
         "service": {"systemd": "kafka-connect"},
         "config": "/etc/kafka/connect.properties",

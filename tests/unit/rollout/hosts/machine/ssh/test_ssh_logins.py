@@ -42,7 +42,7 @@ def configured(sshd: Sshd, folder: Path, text: str, *, name: str = "target") -> 
     """A machine that only an OpenSSH configuration describes."""
     config = folder / "config"
     config.write_text(text)
-    return MachineDescription(name, ssh_config=config, known_hosts=sshd.known_hosts)
+    return MachineDescription(name, connect_seconds=120.0, ssh_config=config, known_hosts=sshd.known_hosts)
 
 
 def host(sshd: Sshd, *, key: Path | None = None) -> str:
@@ -273,7 +273,7 @@ def test_a_password_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in
     server = thread.run(listen(), seconds=60)
     (tmp_path / "config").write_text("")
     login = SshLogin(user="eos", port=server.get_port(), password=PASSWORD, host_key=public(key))
-    description = MachineDescription("127.0.0.1", login=login, ssh_config=tmp_path / "config")
+    description = MachineDescription("127.0.0.1", login=login, connect_seconds=120.0, ssh_config=tmp_path / "config")
     assert answers(description)
     wrong = f"{PASSWORD}-not"
     error = refused(replace(description, login=replace(login, password=wrong)))
