@@ -104,13 +104,17 @@ class Work:
         """The frame that writes when it is collected; a row a slice."""
         raise NotImplementedError
 
+    def needs_barrier(self) -> bool:
+        """Whether the tasks are to be a barrier stage, which Spark never copies."""
+        return speculates(self.spark)
+
     def tasks(self, wanted: int | None) -> int:
         """How many tasks to run.
 
         :raises ConfigurationError: a barrier stage is needed, and more tasks are asked for than run at once.
         """
         count = max(1, min(wanted or self.slice_count(), self.slice_count()))
-        if not speculates(self.spark):
+        if not self.needs_barrier():
             return count
         slots = _slots(self.spark)
         if wanted is not None and count > slots:

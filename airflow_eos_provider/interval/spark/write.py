@@ -52,7 +52,6 @@ from airflow_eos_provider.interval.spark.slicing import (
     Rows,
     Work,
     require_slices_by,
-    speculates,
 )
 from airflow_eos_provider.interval.spark.spark_errors import explained, is_of_spark, require_pandas, spark_errors
 from airflow_eos_provider.interval.topics.ledger import NO_DIGEST
@@ -198,7 +197,7 @@ def _run_stage(work: Work, pipeline: Pipeline, stage: Stage, coordinator: Coordi
     to_do = sum(len(numbers) for numbers in stage.assignment)
     if not to_do:
         return _StageDone()
-    barrier = speculates(work.spark)
+    barrier = work.needs_barrier()
     report(f"Spark writes {to_do} of {len(stage.slices)} slices in {len(stage.assignment)} tasks")
     with StageWatch(work.spark) as watch:
         written = _collect(work.results(pipeline, stage, barrier), coordinator, stage, report)
