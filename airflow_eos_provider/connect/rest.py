@@ -322,7 +322,9 @@ class ConnectRest:
                 remedy="Set rest.ca in the cluster description to the authority that signed it; a self-signed "
                 "certificate is its own authority.",
             )
-        if "SSL" in words:
+        # A worker that wants a certificate hangs up; its alert that says so may not come through.
+        is_cut = self.url.startswith("https:") and isinstance(error, httpx.ReadError | httpx.WriteError)
+        if "SSL" in words or is_cut:
             return UnreachableError(
                 f"{what}: {words}.", remedy="Check http against https, and rest.client_certificate."
             )

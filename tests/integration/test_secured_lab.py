@@ -59,7 +59,7 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
     lab.allow(rule.acl for rule in connector_rules(_connector(lab)))
     file = lab.data_dir / "lines.txt"
     file.write_text("first\n")
-    with ConnectRest(lab.connect_urls[0], ConnectCluster.from_file(lab.cluster_file).rest, retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], ConnectCluster.from_file(lab.cluster_file).rest, retry_seconds=180) as rest:
         rest.create("orders", {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "orders", "file": str(file)})
     with Session(lab.kafka) as session:
         until(lambda: any(_end(session, number) for number in range(2)), "its line", seconds=60.0)
@@ -132,6 +132,7 @@ def test_nobody_sees_no_topic_and_the_lab_sees_all(lab: Lab) -> None:
 
 
 def test_a_wrong_password_and_a_client_without_tls_are_refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "CONNECT_SECONDS", 15.0)  # librdkafka takes all of it
     with (
         pytest.raises(ConfigurationError, match=r"refused .*Authentication failed"),
         Session(client_of(lab, Principal.OPERATOR, sasl_password="not-the-password")) as session,
@@ -147,7 +148,7 @@ def test_a_wrong_password_and_a_client_without_tls_are_refused(lab: Lab, monkeyp
     [
         (lambda rest: rest.update(password="not-the-password"), r"refused GET /: 401.*\n.*rest\.password"),
         (lambda rest: (rest.pop("username"), rest.pop("password")), "refused GET /: 401"),
-        (lambda rest: (rest.pop("client_certificate"), rest.pop("client_key")), r"(?s)certificate.*client_certificate"),
+        (lambda rest: (rest.pop("client_certificate"), rest.pop("client_key")), r"rest\.client_certificate"),
         (lambda rest: rest.pop("ca"), r"(?s)not trusted.*rest\.ca"),
     ],
     ids=["wrong password", "no login", "no certificate", "unknown authority"],
@@ -269,12 +270,12 @@ CODES = {"preflight --to-version": 1, "acl check": 1}
 def held_open(lab: Lab) -> Iterator[None]:
     """A transaction that is open, so that whose it is has to be asked."""
     producer = Producer(lab.kafka.confluent(transactional_id="someone-elses", transaction_timeout_ms=900_000))
-    producer.init_transactions(30)
+    producer.init_transactions(180)
     producer.begin_transaction()
     producer.produce("orders", b"open", partition=1)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     yield
-    producer.abort_transaction(30)
+    producer.abort_transaction(180)
 
 
 @contextmanager
@@ -355,7 +356,7 @@ REFUSED = {
 def test_no_verb_says_a_secret(lab: Lab, eos: Any, tmp_path: Path) -> None:
     """Those of the lab, of a worker's environment and start command, and of a connector's configuration."""
     canaries = {name: f"canary-{uuid.uuid4().hex}" for name in ("environment", "start", "connector", "REST")}
-    with ConnectRest(lab.connect_urls[0], lab.cluster().rest, retry_seconds=30) as rest:
+    with ConnectRest(lab.connect_urls[0], lab.cluster().rest, retry_seconds=180) as rest:
         config = {"connector.class": FILE_SOURCE, "topic": "orders", "file": "/dev/null"}
         rest.create("canary", {**config, "database.password": canaries["connector"]}, "STOPPED")
     content = yaml.safe_load(lab.cluster_file.read_text())
@@ -379,7 +380,7 @@ def test_no_verb_says_a_secret(lab: Lab, eos: Any, tmp_path: Path) -> None:
                 assert done.stdout + done.stderr, words
                 found.search("answers", words, (done.stdout + done.stderr).encode())
     finally:
-        with ConnectRest(lab.connect_urls[0], lab.cluster().rest, retry_seconds=30) as rest:
+        with ConnectRest(lab.connect_urls[0], lab.cluster().rest, retry_seconds=180) as rest:
             rest.delete("canary")
     search_files(found, [path for path in [tmp_path] if path.is_dir()])
     # The files of the test itself are what the search must find, and nothing else.

@@ -593,6 +593,19 @@ class TestTls:
         with ConnectRest(secure, RestSettings(verify=False)) as rest:
             assert rest.root().version == "4.3.1"
 
+    @pytest.mark.parametrize("kind", [httpx.ReadError, httpx.WriteError])
+    def test_a_tls_connection_that_is_cut_off_may_have_wanted_a_certificate(
+        self, kind: type[httpx.TransportError]
+    ) -> None:
+        def cut(_: httpx.Request) -> httpx.Response:
+            raise kind("Connection reset by peer")
+
+        with ConnectRest("https://127.0.0.1:1", RestSettings(verify=False)) as rest:
+            rest._client.close()
+            rest._client = httpx.Client(transport=httpx.MockTransport(cut))
+            with pytest.raises(UnreachableError, match=r"reset by peer(?s:.)*rest\.client_certificate"):
+                rest.root()
+
     def test_plain_http_to_a_tls_port_is_told(self, secure: str) -> None:
         with ConnectRest(secure.replace("https:", "http:")) as rest, pytest.raises(EosError):
             rest.root()
