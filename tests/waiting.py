@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.rest_calls import ConnectorStatus
 from airflow_eos_provider.errors import UnreachableError
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+
+T = TypeVar("T")
 
 #: A machine that is slow, or busy with other files of the suite, gets so many times the seconds of a quiet one. A wait
 #: ends with its event, so that costs nothing but where the event never comes.
@@ -53,6 +58,27 @@ def until(condition: Callable[[], object], what: str, *, seconds: float, pause: 
 def wait_for(what: str, condition: Callable[[], object], seconds: float = 180.0) -> None:
     """:func:`until` for what a cluster comes to by itself; a look at it takes some hundred milliseconds."""
     until(condition, what, seconds=seconds)
+
+
+def answered(question: Callable[[], T]) -> T:
+    """The answer, or the error, of a question; one that nobody answered, on a busy machine, is asked again."""
+    answers: list[T] = []
+
+    def is_answered() -> bool:
+        answers.append(question())
+        return True
+
+    until(is_answered, "an answer", seconds=60)
+    return answers[0]
+
+
+def until_ended(kafka: KafkaSettings, prefix: str) -> None:
+    """Wait for the markers of all transactions of ids with this prefix.
+
+    A commit or an abort returns before they are written, and until then some looks see nothing of its records.
+    """
+    with TransactionsClient(kafka) as client:
+        until(lambda: not client.open_transactions(prefix), f"the markers of {prefix}", seconds=60)
 
 
 def status_of(rest: ConnectRest, name: str) -> ConnectorStatus:

@@ -14,6 +14,7 @@ from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expecte
 from airflow_eos_provider.errors import ReadTimeoutError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
+from tests.waiting import answered
 
 LINES = [b'{"line":%d,"year":2013}' % number for number in range(1, 2001)]
 
@@ -30,16 +31,16 @@ class Topic:
         producer = Producer(self.settings.confluent(enable_idempotence=True))
         for value in values:
             producer.produce(self.name, value)
-        assert producer.flush(30) == 0
+        assert producer.flush(180) == 0
 
     def begin(self, values: Iterable[bytes]) -> Producer:
         """A transaction with these values, written out and left open."""
-        producer = Producer(self.settings.confluent(transactional_id=self.name))
-        producer.init_transactions(30)
+        producer = Producer(self.settings.confluent(transactional_id=self.name, transaction_timeout_ms=600_000))
+        producer.init_transactions(180)
         producer.begin_transaction()
         for value in values:
             producer.produce(self.name, value)
-        assert producer.flush(30) == 0
+        assert producer.flush(180) == 0
         return producer
 
     def compare(self, since_ms: int | None = None) -> Comparison:
@@ -74,7 +75,7 @@ def test_one_doubled_record_is_caught_and_dated_by_the_brokers_clock(topic: Topi
     # A producer's own timestamp from long ago does not make an early copy of a late one.
     producer = Producer(topic.settings.confluent())
     producer.produce(topic.name, LINES[41], timestamp=1000)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     since = topic.compare(moment)
     assert (since.missing, since.duplicates, since.duplicates_before) == (0, 1, 0)
     assert since.examples[0].startswith("line 42 once more at ")
@@ -91,14 +92,14 @@ def test_one_altered_record_is_caught(topic: Topic) -> None:
 
 def test_a_record_in_an_aborted_transaction_is_missing_though_it_stands_in_the_log(topic: Topic) -> None:
     topic.produce(LINES[:-1])
-    topic.begin(LINES[-1:]).abort_transaction(30)
+    topic.begin(LINES[-1:]).abort_transaction(180)
     comparison = topic.compare()
     assert (comparison.missing, comparison.examples) == (1, ("line 2000 is missing",))
 
 
 def test_an_aborted_copy_is_no_duplicate(topic: Topic) -> None:
     topic.produce(LINES)
-    topic.begin(LINES[:500]).abort_transaction(30)
+    topic.begin(LINES[:500]).abort_transaction(180)
     assert topic.compare().exactly_once
 
 
@@ -106,8 +107,8 @@ def test_a_committed_record_behind_an_open_transaction_is_waited_for_and_not_cal
     producer = topic.begin(LINES[:1])
     topic.produce(LINES[1:])
     with pytest.raises(ReadTimeoutError, match="open transaction"):
-        drain(topic.settings, topic.name, timeout_seconds=4)
-    producer.commit_transaction(30)
+        answered(lambda: drain(topic.settings, topic.name, timeout_seconds=4))
+    producer.commit_transaction(180)
     assert topic.compare().exactly_once
 
 
@@ -127,6 +128,6 @@ def test_the_demos_amount_is_drained_and_compared(topic: Topic) -> None:
     producer = Producer(topic.settings.confluent(queue_buffering_max_messages=400_000))
     for value in many:
         producer.produce(topic.name, value)
-    assert producer.flush(60) == 0
+    assert producer.flush(180) == 0
     expected = expected_from_values(many, "the input")
     assert compare(expected, drain(topic.settings, topic.name)).exactly_once

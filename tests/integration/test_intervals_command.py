@@ -47,13 +47,12 @@ from airflow_eos_provider.journal.change import change_journal, group_change
 from airflow_eos_provider.journal.journal import Journal, RolloutState
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import ChangeRecord
-from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.read.reader import scan_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from tests.broker_only import describe
 from tests.system.modes import close_what_is_open
-from tests.waiting import until
+from tests.waiting import until_ended
 
 GROUP = "intervals-test"
 SLICES = 3
@@ -100,13 +99,7 @@ def write(
                 task.write_slice(number, rows(run, number))
         if only == SLICES:
             coordinator.finish(stage)
-    settle(pipeline, run)
-
-
-def settle(pipeline: Pipeline, run: Run) -> None:
-    """A commit returns before its markers are written, and most looks take only what is stable."""
-    with TransactionsClient(pipeline.kafka) as client:
-        until(lambda: not client.open_transactions(pipeline.task_id_prefix(run)), f"the markers of {run}", seconds=60)
+    until_ended(pipeline.kafka, pipeline.task_id_prefix(run))
 
 
 def eos(lab: Lab, *arguments: str, code: int = 0, group: str = GROUP) -> Any:
@@ -272,15 +265,16 @@ def test_a_complete_behind_an_open_transaction_is_waited_for_if_asked_to(
 ) -> None:
     pipeline = make_pipeline("held-up")
     run = Run("held-up", day(1))
-    other = Producer({"bootstrap.servers": pipeline.kafka.bootstrap_servers, "transactional.id": "another-interval"})
-    other.init_transactions(60)
+    settings = {"bootstrap.servers": pipeline.kafka.bootstrap_servers, "transactional.id": "another-interval"}
+    other = Producer({**settings, "transaction.timeout.ms": 600_000})
+    other.init_transactions(180)
 
     def open_transaction(step: str) -> None:
         if step == "write complete":  # behind this run's last read, before its `complete`
             other.begin_transaction()
             for partition in range(pipeline.ledger_partitions):
                 other.produce(pipeline.ledger_topic, b"another", b"interval", partition=partition)
-            assert other.flush(60) == 0
+            assert other.flush(180) == 0
 
     write(pipeline, run, on_step=open_transaction)
     assert completion(pipeline, run) is None
@@ -296,8 +290,8 @@ def test_a_complete_behind_an_open_transaction_is_waited_for_if_asked_to(
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(completion, pipeline, run, wait=True)
         # All that is stable has passed its reader: one that took this for the end would find no `complete`, as above.
-        assert at_the_stable_end.wait(60)
-        other.commit_transaction(60)
+        assert at_the_stable_end.wait(180)
+        other.commit_transaction(180)
         assert waiting.result(timeout=180) is not None
 
 
@@ -317,7 +311,7 @@ def test_verify_finds_what_was_promised_and_notices_a_record_too_many(
     producer = Producer({"bootstrap.servers": lab.bootstrap_servers})
     again = f"{first.name} 0 0".encode()  # the very bytes of one that is there
     producer.produce("topic-of-verified", key=again, value=again, headers=[("eos-run", first.name.encode())])
-    assert producer.flush(10) == 0
+    assert producer.flush(180) == 0
     found = eos(lab, *by_header, code=1)
     assert found["holds"] is False
     assert found["found"]["records"] == SLICES * ROWS + 1
@@ -365,7 +359,7 @@ def test_abandon_changes_nothing_unless_told_to_and_frees_the_interval(
         eos(lab, "abandon", run.name)
     assert [status.run for status in statuses(pipeline)] == [run]
     assert eos(lab, "abandon", run.name, "--yes", "--json")["report"] == {"run": run.name, "abandoned": True}
-    settle(pipeline, run)
+    until_ended(pipeline.kafka, pipeline.task_id_prefix(run))
     assert statuses(pipeline) == []
     overlapping = Interval.parse("2013-01-01T12:00:00Z/2013-01-02T12:00:00Z")
     write(pipeline, Run("given-up", overlapping))

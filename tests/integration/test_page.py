@@ -21,7 +21,7 @@ from airflow_eos_provider.lab.ports import free_ports
 from tests.changed import changed
 
 #: Of waits that end much sooner, seconds.
-LONG = 90.0
+LONG = 360.0
 
 
 def connection_to(lab: Lab, **changes: Any) -> str:

@@ -8,7 +8,6 @@ from tests.page import client_of
 # isort: split
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,6 +22,7 @@ from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.lab.lab import Lab
 from tests.broker_only import describe
 from tests.integration.test_page import is_looked_at, until
+from tests.waiting import until_ended
 
 SLICES = 3
 ROWS = 5
@@ -44,6 +44,7 @@ def write(pipeline: Pipeline, run: Run, *, only: int = SLICES) -> None:
                 task.write_slice(number, rows)
         if only == SLICES:
             coordinator.finish(stage)
+    until_ended(pipeline.kafka, pipeline.task_id_prefix(run))
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +71,8 @@ def test_a_pipeline_is_found_with_its_calendar_and_its_runs(page: TestClient) ->
     assert (item["connection_id"], item["group_id"], item["pipeline"]) == ("brokers", "etl", "flights")
     assert (item["complete"], item["running"]) == (1, 1)
 
-    def is_stable(document: dict[str, Any]) -> bool:
-        return is_looked_at(document) and document["counts"]["running"] == 1 and document["cells"][-1]["done"] == 1
-
-    calendar = until(page, "/api/clusters/brokers/calendar?group=etl&pipeline=flights", is_stable)
+    calendar = until(page, "/api/clusters/brokers/calendar?group=etl&pipeline=flights", is_looked_at)
+    assert (calendar["counts"]["running"], calendar["cells"][-1]["done"]) == (1, 1)
     assert [cell["state"] for cell in calendar["cells"]] == ["complete", "missing", "running"]
     first = calendar["cells"][0]
     assert (first["records"], first["slices"], first["done"]) == (SLICES * ROWS, SLICES, SLICES)

@@ -27,7 +27,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from airflow_eos_provider.lab.lab import Lab
-from tests.waiting import until
+from tests.waiting import answered, until
 
 #: The limit of a read that an open transaction holds up: half of it has to do for each answer of the broker, or the
 #: broker is taken for gone.
@@ -61,10 +61,9 @@ def plain(settings: KafkaSettings) -> Producer:
 @pytest.fixture
 def transactional(settings: KafkaSettings) -> Iterator[Producer]:
     """A transactional producer; what it left open is aborted at the end."""
-    producer = Producer(
-        {"bootstrap.servers": settings.bootstrap_servers, "transactional.id": uuid.uuid4().hex, "log_level": 2}
-    )
-    producer.init_transactions(30)
+    identity = {"bootstrap.servers": settings.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
+    producer = Producer({**identity, "transaction.timeout.ms": 600_000, "log_level": 2})
+    producer.init_transactions(180)
     yield producer
     producer.purge()
     producer.flush(5)
@@ -73,7 +72,7 @@ def transactional(settings: KafkaSettings) -> Iterator[Producer]:
 def send(producer: Producer, topic: str, *texts: str, partition: int = 0) -> None:
     for text in texts:
         producer.produce(topic, text, partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
 
 
 def values(records: Sequence[LogRecord]) -> list[str]:
@@ -102,11 +101,11 @@ def test_partitions_that_are_not_asked_for_are_neither_read_nor_waited_for(
     transactional.begin_transaction()
     send(transactional, topic, "open", partition=0)
     send(plain, topic, "a", "b", partition=1)
-    found = read_to_end(kafka, topic, Reach(partitions=[1, 2], start={1: 1}), timeout_seconds=10)
+    found = read_to_end(kafka, topic, Reach(partitions=[1, 2], start={1: 1}))
     assert values(found.records) == ["b"]
     assert found.end_offsets == {1: 2, 2: 0}
     with pytest.raises(ReadTimeoutError):
-        read_to_end(kafka, topic, timeout_seconds=HELD_UP_SECONDS)
+        answered(lambda: read_to_end(kafka, topic, timeout_seconds=HELD_UP_SECONDS))
 
 
 def test_stable_records_are_had_without_waiting_for_an_open_transaction(
@@ -121,7 +120,7 @@ def test_stable_records_are_had_without_waiting_for_an_open_transaction(
     assert found.end_offsets[0] == 1
     # A position that an earlier read had reached may stand behind a transaction that is open now.
     assert read_to_end(kafka, topic, Reach(start={0: 3}, stable_only=True)).records == ()
-    transactional.commit_transaction(30)
+    transactional.commit_transaction(180)
     assert values(read_to_end(kafka, topic, Reach(start=found.end_offsets)).records) == ["behind", "open"]
 
 
@@ -184,7 +183,7 @@ def test_a_partition_that_is_not_there_is_named(kafka: Kafka, topic: str) -> Non
 def test_headers_are_read_where_they_are_asked_for(kafka: Kafka, topic: str, plain: Producer) -> None:
     plain.produce(topic, "with", partition=0, headers=[("run", b"r1"), ("none", None)])
     plain.produce(topic, "without", partition=0)
-    assert plain.flush(30) == 0
+    assert plain.flush(180) == 0
     came: list[LogRecord] = []
     scan_to_end(kafka, topic, came.extend, headers=True)
     assert [record.headers for record in came] == [[("run", b"r1"), ("none", None)], None]
@@ -210,7 +209,9 @@ def test_a_limit_of_stalls_lets_a_long_read_go_on_and_ends_one_that_is_held_up(
     transactional.begin_transaction()
     send(transactional, topic, "open")
     with pytest.raises(ReadTimeoutError, match=r"nothing more to read for 4 s.* open transaction"):
-        scan_to_end(kafka, topic, lambda batch: None, timeout_seconds=HELD_UP_SECONDS, stall_only=True)
+        answered(
+            lambda: scan_to_end(kafka, topic, lambda batch: None, timeout_seconds=HELD_UP_SECONDS, stall_only=True)
+        )
     scan_to_end(kafka, topic, lambda batch: {0}, timeout_seconds=HELD_UP_SECONDS)  # no more is needed
 
 
@@ -220,7 +221,7 @@ def held_up(topic: str, transactional: Producer, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(topic_reader, "_FIRST_LIMIT_SECONDS", HELD_UP_SECONDS)
     transactional.begin_transaction()
     send(transactional, topic, "before")
-    transactional.commit_transaction(30)
+    transactional.commit_transaction(180)
     transactional.begin_transaction()
     send(transactional, topic, "open")
     return topic
@@ -234,7 +235,7 @@ def test_a_read_that_is_tried_again_goes_on_behind_what_it_has_handed_over(
 
     def report(line: str) -> None:
         reported.append(values(came))
-        transactional.commit_transaction(30)
+        transactional.commit_transaction(180)
 
     reader = TopicReader(kafka, held_up, report=report)
     reader.read(came.extend)
@@ -249,7 +250,7 @@ def test_a_topic_that_is_made_anew_between_two_tries_is_not_read_on(
     came: list[LogRecord] = []
 
     def report(line: str) -> None:
-        transactional.commit_transaction(30)
+        transactional.commit_transaction(180)
         assert Topics(kafka).delete(held_up)
         broker_lab.create_topic(held_up, 3)
         send(plain, held_up, "another", "one", "more", "of", "another", "topic")
@@ -288,7 +289,7 @@ def write_transactions(settings: KafkaSettings, topic: str, codec: str) -> None:
     properties = {"compression.type": codec}
     identity = {"bootstrap.servers": settings.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
     theirs = Producer({**identity, **properties})
-    theirs.init_transactions(30)
+    theirs.init_transactions(180)
     ours = TransactionalProducer(settings, uuid.uuid4().hex, timeout_ms=60_000, properties=properties)
     ours.init()
     large = b"0123456789" * 70_000  # two of them are more than kafka-python's connections take by themselves
@@ -303,7 +304,7 @@ def write_transactions(settings: KafkaSettings, topic: str, codec: str) -> None:
             if number % 7 == 0:
                 theirs.flush()
                 ours.flush()
-        getattr(theirs, f"{end}_transaction")(30)
+        getattr(theirs, f"{end}_transaction")(180)
         getattr(ours, end)()
     ours.close()
 
@@ -312,7 +313,7 @@ def write_transactions(settings: KafkaSettings, topic: str, codec: str) -> None:
 def eager_cleaner(settings: KafkaSettings) -> Iterator[None]:
     """The broker looks for something to compact ten times a second, not every 15 s."""
     admin = QuietAdmin(settings)
-    (broker,) = admin.client.list_topics(timeout=30).brokers
+    (broker,) = admin.client.list_topics(timeout=180).brokers
 
     def alter(operation: Any) -> None:
         entry = ConfigEntry("log.cleaner.backoff.ms", "100", incremental_operation=operation)
@@ -343,7 +344,7 @@ def test_a_compacted_log_of_transactions_is_read_alike(settings: KafkaSettings, 
 
         def is_compacted() -> bool:
             plain.produce(topic, b"filler", b"filler", 0)
-            assert plain.flush(30) == 0
+            assert plain.flush(180) == 0
             return "old" not in values(read_to_end(one, topic, isolation="read_uncommitted").records)
 
         until(is_compacted, "compaction", seconds=60)
@@ -361,7 +362,7 @@ RUNS = [Run.parse(f"p@2013-01-0{day}T00:00:00Z/2013-01-0{day + 1}T00:00:00Z") fo
 def send_generation(producer: Producer, topic: str, run: Run) -> None:
     for key, value in generation_records(run, [(0,), (1,)]):
         producer.produce(topic, value, key, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
 
 
 def test_each_read_of_the_control_topic_goes_on_where_the_one_before_ended(

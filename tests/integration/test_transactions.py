@@ -42,7 +42,7 @@ from airflow_eos_provider.transactions.look import partitions_of_all_topics
 from tests.integration.hanging_transaction import HangingTransaction
 from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import killed
-from tests.waiting import until
+from tests.waiting import until, until_ended
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 CONNECTOR, TOPIC = "lines", "lines"
@@ -72,7 +72,7 @@ def lab(lab_factory: Callable[..., Lab], named: NamedListener) -> Lab:
     lab.create_topic(TOPIC, 2)
     file = lab.data_dir / "lines.txt"
     file.write_text("one\n", encoding="utf-8")
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": TOPIC, "file": str(file)}
         rest.create(CONNECTOR, config)
     until(lambda: len(read_to_end(lab.cluster().kafka, TOPIC).records) == 1, "the line", seconds=SECONDS)
@@ -100,21 +100,21 @@ def opened(lab: Lab, transactional_id: str, partition: int) -> Iterator[None]:
     """A transaction that is alive: its producer has written a record, and aborts it in the end."""
     settings = {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": transactional_id, "log_level": 0}
     producer = Producer({**settings, "transaction.timeout.ms": 600_000})
-    producer.init_transactions(30)
+    producer.init_transactions(180)
     producer.begin_transaction()
     producer.produce(TOPIC, b"open", partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     try:
         yield
     finally:
-        producer.abort_transaction(30)
+        producer.abort_transaction(180)
 
 
 def produce(lab: Lab, value: bytes, partition: int) -> None:
     """A record without a transaction."""
     producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
     producer.produce(TOPIC, value, partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
 
 
 def at(partition: int) -> tuple[str, ...]:
@@ -349,7 +349,7 @@ def test_an_audit_passes_and_names_a_late_write_and_an_id_that_is_near_its_expir
     assert "fails at its next write then (KAFKA-18019)" in " ".join(
         eos.run("transactions", "audit", *early, expect=1).stdout.split()
     )
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.restart_task(CONNECTOR, 0)  # takes the id anew: of its last transaction its coordinator tells nothing then
     with Session(lab.cluster().kafka) as kafka, kafka.transactions() as client:
         until(lambda: client.describe([task])[task].last_started_at_ms is None, "it is taken anew", seconds=SECONDS)
@@ -555,7 +555,7 @@ def test_groups_that_collide_are_found_and_an_id_of_both_is_said_to_be_of_both(l
 def producer_of(lab: Lab, transactional_id: str) -> Producer:
     settings = {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": transactional_id, "log_level": 0}
     producer = Producer(settings)
-    producer.init_transactions(30)
+    producer.init_transactions(180)
     return producer
 
 
@@ -567,4 +567,5 @@ def write_as_leader(lab: Lab, group_id: str, topic: str, connector: str) -> None
     producer.begin_transaction()
     value = json.dumps({"properties": {"name": connector, "connector.class": FILE_SOURCE}})
     producer.produce(topic, value.encode(), f"connector-{connector}".encode())
-    producer.commit_transaction(30)
+    producer.commit_transaction(180)
+    until_ended(lab.cluster().kafka, f"connect-cluster-{group_id}")

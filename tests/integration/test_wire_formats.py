@@ -21,6 +21,7 @@ from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.lab.lab import Lab
+from tests.waiting import until_ended
 
 PIPELINE = "flights.daily"
 LEDGER = "connect-wire-flights.daily-offsets"
@@ -127,13 +128,14 @@ def test_connect_shows_every_offset_that_we_wrote_and_none_as_null(
             "log_level": 2,
         }
     )
-    ours.init_transactions(30)
+    ours.init_transactions(180)
     ours.begin_transaction()
     for key, value in WRITTEN.items():
         ours.produce(LEDGER, value, key)
     # The same partition with its names in another order than Java's: what a careless writer does.
     ours.produce(LEDGER, b'{"position":1}', b'["flights.daily",{"interval":"careless","slice":0}]')
-    ours.commit_transaction(30)
+    ours.commit_transaction(180)
+    until_ended(KafkaSettings.of(lab.bootstrap_servers), "wire")
 
     found = until_answered(lambda: shown(rest))
 

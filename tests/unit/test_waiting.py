@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_eos_provider.errors import UnreachableError
-from tests.waiting import until
+from tests.waiting import answered, until
 
 
 def test_a_look_that_nobody_answered_is_taken_again() -> None:
@@ -19,6 +19,20 @@ def test_a_look_that_nobody_answered_is_taken_again() -> None:
 
     until(look, "the event", seconds=60)
     assert not looks
+
+
+def test_a_question_that_nobody_answered_is_asked_again_and_its_error_is_an_answer() -> None:
+    answers = [UnreachableError("no broker answers"), 7, UnreachableError("no broker answers"), KeyError("x")]
+
+    def ask() -> object:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    assert answered(ask) == 7
+    with pytest.raises(KeyError):
+        answered(ask)
 
 
 def test_a_wait_in_vain_says_what_it_saw_last() -> None:
