@@ -73,14 +73,13 @@ def append(lab: Lab, name: str) -> None:
 def create(lab: Lab, name: str, **config: str) -> None:
     lab.create_topic(name, 1)
     append(lab, name)
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         file = str(lab.data_dir / f"{name}.txt")
         rest.create(name, {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": name, "file": file, **config})
-    wait_for(f"{name} runs", lambda: state(lab, name) == "RUNNING")
 
 
 def state(lab: Lab, name: str) -> str | None:
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         status = rest.statuses().get(name)
     return status.tasks[0].state if status and status.tasks else None
 
@@ -112,14 +111,14 @@ def test_a_task_that_another_producer_fenced_is_called_fenced_and_one_restart_he
     create(lab, name)
     wait_for("its first line is committed", lambda: bool(read_to_end(lab.cluster().kafka, name).records))
     thief = Producer({"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"{lab.group_id}-{name}-0"})
-    thief.init_transactions(60)
+    thief.init_transactions(180)
     writes_until_it_fails(lab, name, 180)
     observation = observer.observe()
     assert kind_of(observation, name) is FailureKind.FENCED
     what, remedy = reported(observation, name)
     assert what.startswith(f"connector {name} has FAILED task 0: fenced (another producer has taken")
     assert "find who else uses its transactional id" in remedy
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.restart(name, include_tasks=True, only_failed=True)
     wait_for("it runs again", lambda: state(lab, name) == "RUNNING")
 
@@ -143,7 +142,7 @@ def test_tasks_whose_round_of_fencing_the_broker_refuses_are_called_so(lab: Lab,
         "throughput": "5",
         "messages.per.poll": "5",
     }
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
 
         def states() -> list[str]:
             return [task.state for task in status_of(rest, name).tasks]
@@ -175,7 +174,7 @@ def test_a_trace_that_holds_secrets_is_shown_and_kept_without_them(lab: Lab, obs
         "transforms.cast.type": "org.apache.kafka.connect.transforms.Cast$Value",
         "transforms.cast.spec": "int32",
     }
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.create("leaky", config)
     wait_for("leaky fails", lambda: state(lab, "leaky") == "FAILED")
     raw = httpx.get(f"{lab.connect_urls[0]}/connectors/leaky/status", trust_env=False, timeout=180).text
@@ -193,5 +192,5 @@ def test_a_trace_that_holds_secrets_is_shown_and_kept_without_them(lab: Lab, obs
         assert said, arguments
         assert "leaky" in said or arguments[0] != "status"
         assert "c4n4ry" not in said, arguments
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.delete("leaky")

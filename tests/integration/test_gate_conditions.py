@@ -34,7 +34,10 @@ FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 SOURCES = ("first", "second")
 
 #: Long enough that the gate is asked while it runs: it begins when the worker leaves, before its process has ended.
-REBALANCE_DELAY_MS = 15_000
+REBALANCE_DELAY_MS = 30_000
+
+#: A worker that is suspended is a member for longer than it is looked at.
+SESSION_TIMEOUT = {"session.timeout.ms": "120000"}
 
 Checks = dict[str, Check]
 
@@ -75,7 +78,7 @@ class Restart:
     :param worker_id: the worker, which did not lead.
     :param index: its number in the lab.
     :param connector: the source whose task it has.
-    :param at_first: what the gate says when it sees all there is for the first time.
+    :param at_first: what the gate says when it sees the hanging transaction for the first time.
     :param before: what the gate says before anything is done.
     :param announced: with the new mode in its file, and the process from before.
     :param stopped: without the worker.
@@ -101,10 +104,11 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
         name="conditions",
         workers=2,
         mode=Mode.PREPARING,
-        session_timeout_ms=10_000,
+        session_timeout_ms=10_000,  # and a heartbeat that fits
+        worker_properties=SESSION_TIMEOUT,
         rebalance_delay_ms=REBALANCE_DELAY_MS,
     )
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         for name in SOURCES:
             lab.create_topic(name, 2)
             source_file(lab, name).write_text("line\n", encoding="utf-8")
@@ -130,14 +134,14 @@ def hanging(lab: Lab) -> Iterator[HangingTransaction]:
 @pytest.fixture(scope="module")
 def restart(lab: Lab, gate: Gate, hanging: HangingTransaction) -> Restart:
     """The restart, with the gate's answer at each moment of it."""
-    seen = until_each_worker_has_a_task(gate.observer)
+    first, seen = until_each_worker_has_a_task(gate.observer)
+    at_first = {check.subject: check for check in evaluate(gate.expectation, first)}
     assert seen.leader_id is not None
     worker_id = next(worker.worker_id for worker in seen.workers if worker.worker_id != seen.leader_id)
     index = next(i for i, url in enumerate(lab.connect_urls) if url.endswith(worker_id))
     ((connector, _),) = seen.tasks_on(worker_id)
     members = frozenset(worker.worker_id for worker in seen.workers)
     gate.expectation = Expectation(members, Baseline.of(seen), dict.fromkeys(members, Mode.PREPARING))
-    at_first = {check.subject: check for check in evaluate(gate.expectation, seen)}
     for _ in range(20):
         deliver(lab, connector)
         gate.look()
@@ -157,7 +161,7 @@ def restart(lab: Lab, gate: Gate, hanging: HangingTransaction) -> Restart:
     )
     announced = gate.look()
     lab.stop_worker(index)
-    stopped = gate.until_refused("process", "rebalance delay", "placement")
+    stopped = gate.until_refused("process", "REST", "rebalance delay", "placement")
     lab.start_worker(index)
     others = ("process", "REST", "group", "rebalance delay", "config offset", "placement", "states", "mode")
     idle = gate.until_passed(*others, "fencing record")
@@ -170,13 +174,17 @@ def source_file(lab: Lab, connector: str) -> Path:
     return lab.data_dir / f"{connector}.txt"
 
 
-def until_each_worker_has_a_task(observer: Observer) -> Observation:
+def until_each_worker_has_a_task(observer: Observer) -> tuple[Observation, Observation]:
+    """The first look that sees the hanging transaction, and the first one that sees all there is."""
+    first: list[Observation] = []
     deadline = time.monotonic() + 600
     while True:
         seen = observer.observe()
-        tracked = seen.logs is not None and set(SOURCES) <= set(seen.logs.movements) and seen.logs.held
+        if seen.logs is not None and seen.logs.held:
+            first.append(seen)
+        tracked = first and seen.logs is not None and set(SOURCES) <= set(seen.logs.movements)
         if tracked and seen.leader_id and all(len(seen.tasks_on(w.worker_id)) == 1 for w in seen.workers):
-            return seen
+            return first[0], seen
         assert time.monotonic() < deadline, f"the tasks are not spread: {seen.group}, {seen.statuses_problem}"
         time.sleep(0.2)
 
@@ -298,5 +306,5 @@ def repeat_task_set(lab: Lab, connector: str) -> int:
     producer = Producer({"bootstrap.servers": lab.bootstrap_servers})
     for key in keys:
         producer.produce(topic, newest[key], key, on_delivery=lambda _, message: offsets.append(message.offset()))
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     return int(offsets[-1])

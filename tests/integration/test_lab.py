@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -56,12 +55,10 @@ def marked(folder: Path) -> list[int]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
         line = " ".join(process.info["cmdline"] or [])
-        if f"{MARKER_PROPERTY}=" in line and f":{folder} " in f"{line} " and process.status() != psutil.STATUS_ZOMBIE:
-            found.append(process.pid)
-            continue
-        with contextlib.suppress(psutil.Error):
-            if Path(process.cwd()).is_relative_to(folder / "data"):
-                found.append(process.pid)
+        is_marked = f"{MARKER_PROPERTY}=" in line and f":{folder} " in f"{line} "
+        with contextlib.suppress(psutil.Error):  # it has ended since
+            if is_marked or Path(process.cwd()).is_relative_to(folder / "data"):
+                found += [process.pid] * (process.status() != psutil.STATUS_ZOMBIE)
     return found
 
 
@@ -209,8 +206,8 @@ def test_down_keeps_the_data_for_the_next_up_if_asked_to(home: Path, lab: Lab) -
 
 def test_what_an_up_left_that_was_killed_early_is_gone_after_down(root: Path) -> None:
     folder = root / "default"
-    kill_up_when(lambda: (folder / "postgres.pid").exists(), root)
-    assert marked(folder), "the test kills too late or too early: nothing was left behind"
+    kill_up(root, "postgres.pid")
+    assert marked(folder), "nothing was left behind"
     eos_lab("down", "--dir", str(root), cwd=root)
     assert marked(folder) == []
     assert not folder.exists()
@@ -218,9 +215,9 @@ def test_what_an_up_left_that_was_killed_early_is_gone_after_down(root: Path) ->
 
 def test_after_an_up_that_was_killed_late_two_at_once_make_one_lab(root: Path) -> None:
     folder = root / "default"
-    kill_up_when(lambda: (folder / "w1.pid").exists(), root)
+    kill_up(root, "w1.pid")
     left = marked(folder)
-    assert left, "the test kills too late or too early: nothing was left behind"
+    assert left, "nothing was left behind"
 
     command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", "--workers", "1", "--dir", str(root)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -234,26 +231,34 @@ def test_after_an_up_that_was_killed_late_two_at_once_make_one_lab(root: Path) -
     assert [entry.name for entry in root.iterdir()] == [".default.lock"]
 
 
-def kill_up_when(reached: Callable[[], bool], root: Path) -> None:
-    """Start ``eos lab up`` and kill it by SIGKILL at a moment of its start."""
-    command = [
-        sys.executable,
-        "-m",
-        "airflow_eos_provider.lab",
-        "up",
-        "--workers",
-        "1",
-        "--postgres",
-        "--dir",
-        str(root),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
-        deadline = time.monotonic() + COMMAND_SECONDS
-        while not reached():
-            assert up.poll() is None, "up ended before it came to that moment"
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-        os.kill(up.pid, signal.SIGKILL)
+#: ``eos lab``, which kills itself when it has started the process of a pid file.
+KILLED = """
+import os, signal, sys
+from airflow_eos_provider.lab import lab
+from airflow_eos_provider.lab.__main__ import main
+
+spawn, last = lab.spawn, sys.argv.pop(1)
+
+def spawned(command, *, pid_file, **more):
+    process = spawn(command, pid_file=pid_file, **more)
+    if pid_file.name == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return process
+
+lab.spawn = spawned
+sys.exit(main())
+"""
+
+
+def kill_up(root: Path, last: str) -> None:
+    """``eos lab up`` that is killed in its start.
+
+    :param last: the pid file of the last process that it starts.
+    """
+    words = ["up", "--workers", "1", "--postgres", "--dir", str(root)]
+    command = [sys.executable, "-c", KILLED, last, *words]
+    done = subprocess.run(command, capture_output=True, timeout=COMMAND_SECONDS)
+    assert done.returncode == -signal.SIGKILL, done
     record = LabRecord.read(root / "default")
     assert record is not None
     assert not record.complete
