@@ -19,7 +19,11 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_file
 from airflow_eos_provider.lab.lab import Lab
 from tests.forked import COLUMNS, FORKS
+from tests.integration.offsets_cluster import SuspendedCommand
 from tests.waiting import until
+
+#: ``eos`` that sends itself a signal.
+_AT_A_MOMENT = "tests.faults.eos_at_a_moment"
 
 #: What has not come by then does not come.
 SECONDS = 150.0
@@ -75,14 +79,19 @@ class Eos:
                 process.kill()
             process.communicate()
 
+    def killed_at(self, moment: str, *arguments: str) -> None:
+        """``eos`` that kills itself at a moment of a roll."""
+        all_arguments = (moment, "SIGKILL", *arguments)
+        done = FORKS.run(_AT_A_MOMENT, all_arguments, folder=self.folder, environment=self._environment, seconds=400)
+        assert done.returncode == -signal.SIGKILL, done
+
     @contextlib.contextmanager
-    def suspended(self, process: subprocess.Popen[str]) -> Iterator[None]:
-        """Suspend a process while the body runs: what the body brings about is there when it goes on."""
-        process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGCONT)
+    def suspended_at(self, moment: str, *arguments: str) -> Iterator[SuspendedCommand]:
+        """``eos`` that suspends itself at a moment of a roll; the body lets it go on, or it is killed."""
+        all_arguments = (moment, "SIGSTOP", *arguments)
+        process = FORKS.start(_AT_A_MOMENT, all_arguments, folder=self.folder, environment=self._environment)
+        with SuspendedCommand.of(process) as command:
+            yield command
 
 
 @pytest.fixture(scope="session")
@@ -108,7 +117,7 @@ class Load:
         # The broker's clock tells copies from before a moment and after it apart.
         self.lab.create_topic(self.topic, 1, {"message.timestamp.type": "LogAppendTime"})
         self.file.touch()
-        with ConnectRest(self.lab.connect_urls[0], retry_seconds=60) as rest:
+        with ConnectRest(self.lab.connect_urls[0], retry_seconds=180) as rest:
             connector = "org.apache.kafka.connect.file.FileStreamSourceConnector"
             config = {"connector.class": connector, "tasks.max": "1", "topic": self.topic, "file": str(self.file)}
             rest.create(self.topic, {**config, **self.config})

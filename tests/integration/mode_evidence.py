@@ -81,7 +81,7 @@ class Evidence:
     def of_leader(self) -> LeaderEvidence:
         """What the leader's transactions show, once it has written to the config topic."""
         config = {"connector.class": FILE_SOURCE, "file": "/dev/null", "topic": "none"}
-        with ConnectRest(self.cluster.workers[0].url, self.cluster.rest, retry_seconds=60) as rest:
+        with ConnectRest(self.cluster.workers[0].url, self.cluster.rest, retry_seconds=180) as rest:
             rest.create("let-the-leader-write", config, initial_state="STOPPED")  # and do nothing else
             rest.delete("let-the-leader-write")
         found: list[LeaderEvidence] = []
@@ -95,7 +95,7 @@ class Evidence:
 
     def _observed(self, worker_id: str) -> Observed:
         try:
-            with ConnectRest(self.cluster.worker(worker_id).url, self.cluster.rest, retry_seconds=0.0) as rest:
+            with ConnectRest(self.cluster.worker(worker_id).url, self.cluster.rest, retry_seconds=180) as rest:
                 return probe(rest)
         except EosError as error:
             return Observed(None, error.found)

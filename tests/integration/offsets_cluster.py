@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -26,6 +26,10 @@ _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 LINES = ("one", "two", "three")
 END = {"position": 14}
 SECONDS = 90.0
+
+#: Of workers whose tasks deliver nothing twice below enabled: one that is stopped ends by itself and commits its
+#: offsets, however busy the machine is.
+PATIENT_STOP = {"task.shutdown.graceful.timeout.ms": "60000", "offset.flush.timeout.ms": "60000"}
 
 
 def mirror(lab: Lab, topics: str) -> dict[str, str]:
@@ -52,7 +56,7 @@ class Cluster:
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
-        self.rest = ConnectRest(lab.connect_urls[0], retry_seconds=60)
+        self.rest = ConnectRest(lab.connect_urls[0], retry_seconds=180)
 
     def source(self, name: str, **extra: str) -> None:
         """A connector that reads a file of three lines, once it has committed its end."""
@@ -111,7 +115,7 @@ _FOLDER = Path(__file__).parents[2]
 def killed(lab: Lab, step: str, point: str, *arguments: str) -> None:
     """``eos``, which kills itself at this point of a step."""
     all_arguments = ("SIGKILL", step, point, *arguments)
-    done = FORKS.run(_SIGNALLED, all_arguments, folder=_FOLDER, environment=_environment(lab), seconds=120)
+    done = FORKS.run(_SIGNALLED, all_arguments, folder=_FOLDER, environment=_environment(lab), seconds=400)
     assert done.returncode == -signal.SIGKILL, f"{step} {point}: {done}"
 
 
@@ -119,8 +123,8 @@ def _environment(lab: Lab) -> dict[str, str]:
     return {**os.environ, "EOS_CLUSTER": str(lab.cluster_file)}
 
 
-class SuspendedChange:
-    """``eos`` that suspends itself whenever it has announced one of some steps.
+class SuspendedCommand:
+    """``eos`` that suspends itself.
 
     :ivar errors: what it has reported, once it has ended.
     """
@@ -129,9 +133,22 @@ class SuspendedChange:
         self._process = process
         self.errors = ""
 
+    @classmethod
+    @contextmanager
+    def of(cls, process: subprocess.Popen[str]) -> Iterator[Self]:
+        """A process once it has suspended itself; it is killed if the body does not let it go on to its end."""
+        try:
+            command = cls(process)
+            command.await_step()
+            yield command
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
     def await_step(self) -> None:
         """Wait until it is suspended, for the first time or once more."""
-        until(self._is_suspended, "the announced step", seconds=SECONDS)
+        until(self._is_suspended, "its suspension", seconds=SECONDS)
 
     def _is_suspended(self) -> bool:
         assert self._process.poll() is None, self._process.communicate()
@@ -146,23 +163,17 @@ class SuspendedChange:
         :returns: its exit code.
         """
         self.go_on()
-        _, self.errors = self._process.communicate(timeout=120)
+        _, self.errors = self._process.communicate(timeout=400)
         return self._process.returncode
 
 
 @contextmanager
-def suspended(lab: Lab, steps: str, *arguments: str) -> Iterator[SuspendedChange]:
+def suspended(lab: Lab, steps: str, *arguments: str) -> Iterator[SuspendedCommand]:
     """A change that is suspended while the body runs, which lets it go on.
 
     :param steps: where, separated by commas.
     """
     all_arguments = ("SIGSTOP", steps, "announced", *arguments)
     process = FORKS.start(_SIGNALLED, all_arguments, folder=_FOLDER, environment=_environment(lab))
-    try:
-        change = SuspendedChange(process)
-        change.await_step()
+    with SuspendedCommand.of(process) as change:
         yield change
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()

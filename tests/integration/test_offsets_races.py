@@ -108,7 +108,7 @@ def test_while_a_worker_hangs_in_a_transaction_nothing_is_changed_and_it_is_shut
     try:
         refused = eos.run("offsets", "reset", "hung", "--yes", expect=3).stderr
         assert f"source connectors run on {task.worker_id}: " in " ".join(refused.split())
-        with ConnectRest(cluster.lab.connect_urls[1 - hanging], retry_seconds=60) as other:
+        with ConnectRest(cluster.lab.connect_urls[1 - hanging], retry_seconds=180) as other:
             other.put_config("hung", cluster.config("hung"))
         wanted = Counter(dict.fromkeys(LINES, 1))
         until(lambda: cluster.read("hung") == wanted, "each line once", seconds=SECONDS)
@@ -142,7 +142,7 @@ def test_of_two_changes_at_once_one_is_refused_and_its_plan_does_not_fit_later(c
 
     plan_hash = json.loads(eos.run("offsets", "reset", "twice", "--json", expect=3).stdout)["plan"]["hash"]
     both = [eos.start("offsets", "reset", "twice", "--plan", plan_hash, "--json") for _ in range(2)]
-    ended = [(process.communicate(timeout=120), process.returncode) for process in both]
+    ended = [(process.communicate(timeout=400), process.returncode) for process in both]
     codes = {code for _, code in ended}
     assert 0 in codes, ended
     assert codes <= {0, 3, 7}, ended  # 3: refused; 7: the other one came in between and has fenced it

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +32,7 @@ from airflow_eos_provider.rollout.hosts.machine.edited_file import digest
 from tests.integration.mode_evidence import Evidence, assert_told, without_file_and_log
 from tests.integration.offsets_cluster import FILE_SOURCE
 from tests.integration.rolling import append, assert_every_line_is_delivered, delivered, once_whole, rolling_lab
-from tests.seen import files, mode_of, modes, pids
+from tests.seen import files, look, mode_of, modes, pids
 from tests.system.modes import bring_to
 from tests.waiting import until, wait_for
 
@@ -124,7 +123,7 @@ def test_a_worker_that_does_not_start_in_the_new_mode_is_put_back(lab: Lab, eos:
 def test_a_killed_roll_is_closed_by_abort_and_held_by_pause(lab: Lab, eos: Any) -> None:
     """No controller carries it out: abort closes it at once, a pause waits for the one that takes it up."""
     plan = eos.plan(Mode.PREPARING)
-    kill_in_mid_roll(eos, "--plan", plan)
+    eos.killed_at("begun", "apply", "--plan", plan)
     assert json.loads(eos.run("rollout", "show", "--json").stdout)["state"] == "interrupted"
     drift = eos.run("drift", "--exit-code", expect=FOUND).stdout
     assert "no controller carries it out" in drift
@@ -136,7 +135,7 @@ def test_a_killed_roll_is_closed_by_abort_and_held_by_pause(lab: Lab, eos: Any) 
     refused = eos.run("apply", expect=REFUSED).stderr  # it offers the plan of the unfinished rollout
     offered = shlex.split(refused.splitlines()[-1].partition(":  ")[2])
     assert offered == ["eos", "apply", "--plan", plan[:12], "--cluster", str(lab.cluster_file)]
-    kill_in_mid_roll(eos, "--yes")  # applied after the answer, it goes on
+    eos.killed_at("begun", "apply", "--yes")  # applied after the answer, it goes on
     assert json.loads(eos.run("rollout", "abort", "--json").stdout)["state"] == "aborted"
     assert pids(lab) == before
     assert modes(lab) == {Mode.DISABLED}
@@ -145,19 +144,16 @@ def test_a_killed_roll_is_closed_by_abort_and_held_by_pause(lab: Lab, eos: Any) 
 @from_disabled
 def test_an_unknown_member_that_joins_in_mid_roll_pauses_it(lab: Lab, eos: Any) -> None:
     plan = eos.plan(Mode.PREPARING)
-    first = eos.start("apply", "--plan", plan)
-    with eos.line_in_log(first, r"stopping pid"):
-        with eos.suspended(first):
-            drift = json.loads(eos.run("drift", "--exit-code", "--json").stdout)
-            assert (drift["verdict"], bool(drift["expected"]["rollout_under_way"])) == ("pass", True)
-            unknown = lab.add_worker(listed=False)  # healthy, so it has joined
-        _, errors = first.communicate(timeout=300)
-    try:
-        assert first.returncode == PAUSED, errors
-        assert lab.connect_urls[unknown].removeprefix("http://") in errors
-        assert len(modes(lab)) == 2, "the roll went on beside an unknown member"
-    finally:
-        lab.stop_worker(unknown)
+    with eos.suspended_at("started", "apply", "--plan", plan) as first:
+        drift = json.loads(eos.run("drift", "--exit-code", "--json").stdout)
+        assert (drift["verdict"], bool(drift["expected"]["rollout_under_way"])) == ("pass", True)
+        unknown = lab.add_worker(listed=False)  # healthy, so it has joined
+        try:
+            assert first.end() == PAUSED, first.errors
+            assert lab.connect_urls[unknown].removeprefix("http://") in first.errors
+            assert len(modes(lab)) == 2, "the roll went on beside an unknown member"
+        finally:
+            lab.stop_worker(unknown)
     once_whole(lab)
     eos.run("apply", "--plan", plan)
     assert modes(lab) == {Mode.PREPARING}
@@ -208,30 +204,25 @@ def test_a_group_rolls_up_to_enabled_without_losing_a_line_although_its_task_is_
 
 
 def roll_up_with_a_fenced_task(lab: Lab, eos: Any) -> str:
-    """Roll to enabled; in the second worker's restart another producer takes the transactional id of the task.
+    """Roll to enabled; once the second worker is restarted another producer takes the transactional id of the task.
 
     The roll is suspended meanwhile, so that its last gate sees the task that has failed.
 
-    :returns: the progress from then on.
+    :returns: its progress.
     """
-    roll = eos.start("apply", "--plan", eos.plan(Mode.ENABLED))
-    with eos.line_in_log(roll, r"gate passed") as line, eos.line_in_log(roll, r"stopping pid"):
-        enabled = next(worker for worker in lab.cluster().workers if f"{worker.worker_id}: gate passed" in line)
-        with eos.suspended(roll), ConnectRest(enabled.url, retry_seconds=20) as rest:
-            wait_for(
-                "the task runs on the enabled worker", lambda: on(rest, "lines") == [(enabled.worker_id, "RUNNING")]
-            )
+    with eos.suspended_at("started#2", "apply", "--plan", eos.plan(Mode.ENABLED)) as roll:
+        with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
+            wait_for("the task stays where it is", lambda: is_settled(lab) and states(rest, "lines") == ["RUNNING"])
             last = append(lab)
             wait_for("the task has written in a transaction", lambda: last in delivered(lab))
             thief = Producer(
                 {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"{lab.group_id}-lines-0"}
             )
-            thief.init_transactions(60)
+            thief.init_transactions(180)
             append(lab)
             wait_for("the task fails", lambda: states(rest, "lines") == ["FAILED"])
-        _, progress = roll.communicate(timeout=300)
-    assert roll.returncode == 0, progress
-    return str(progress)
+        assert roll.end() == 0, roll.errors
+    return str(roll.errors)
 
 
 def states(rest: ConnectRest, connector: str) -> list[str]:
@@ -239,10 +230,12 @@ def states(rest: ConnectRest, connector: str) -> list[str]:
     return [task.state for task in status.tasks] if status else []
 
 
-def on(rest: ConnectRest, connector: str) -> list[tuple[str, str]]:
-    """Where each task of a connector is, and its state."""
-    status = rest.statuses().get(connector)
-    return [(task.worker_id, task.state) for task in status.tasks] if status else []
+def is_settled(lab: Lab) -> bool:
+    """Whether both workers are in the group, and no rebalance moves a task any more."""
+    seen = look(lab)
+    group = seen.group
+    is_over = group is not None and group.is_stable and len(group.members) == 2 and not group.delay_ms
+    return is_over and all(worker.is_healthy for worker in seen.workers)
 
 
 @pytest.fixture
@@ -297,12 +290,10 @@ class Watch:
 
 
 def test_a_stale_worker_in_disabled_that_is_not_described_is_noticed(lab: Lab, eos: Any, watch: Watch) -> None:
-    since = time.monotonic()
-    stale = lab.add_worker(mode=Mode.DISABLED, listed=False, wait=False)
+    stale = lab.add_worker(mode=Mode.DISABLED, listed=False)  # healthy, so it has joined
     try:
         worker_id = lab.connect_urls[stale].removeprefix("http://")
-        finding = watch.notices(since, kind="unknown member", subject=worker_id)
-        lab.start_worker(stale)  # until it answers
+        finding = watch.notices(time.monotonic(), kind="unknown member", subject=worker_id)
         looks: list[str] = []
 
         def tells_its_mode() -> bool:
@@ -378,9 +369,3 @@ def test_a_worker_that_is_gone_is_noticed(lab: Lab, eos: Any, watch: Watch) -> N
     (finding,) = (one for one in found if (one["kind"], one["subject"]) == ("missing worker", worker_id))
     assert "does not run" in finding["found"]
     assert "start it again" in finding["remedy"]
-
-
-def kill_in_mid_roll(eos: Any, *options: str) -> None:
-    process = eos.start("apply", *options)
-    with eos.line_in_log(process, r"checks pass"):
-        process.send_signal(signal.SIGKILL)
