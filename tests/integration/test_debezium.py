@@ -18,6 +18,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.demo.oracle import Comparison, Drained, compare, drain, expected_from_values
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.postgres import USER, Postgres
+from tests.integration.offsets_cluster import PATIENT_STOP
 from tests.lab.jars import jars_of
 from tests.waiting import wait_for
 
@@ -29,7 +30,6 @@ pytestmark = pytest.mark.timeout(1800)
 PLUGIN = "debezium-postgres-3.5.0.Final"
 CONNECTOR = "shop"
 TOPIC = "shop.public.orders"
-SECONDS = 180.0
 ROWS_AT_FIRST = 500
 
 
@@ -45,7 +45,7 @@ def lab(lab_factory: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactor
         rebalance_delay_ms=500,
         session_timeout_ms=6000,
         postgres=True,
-        worker_properties={"plugin.path": str(plugins)},
+        worker_properties={"plugin.path": str(plugins), **PATIENT_STOP},
     )
 
 
@@ -97,13 +97,13 @@ class Orders:
         assert not self._thread.is_alive()
 
     def resume(self) -> None:
-        self._idle.clear()
         self._running.set()
 
     def pause(self) -> None:
         """No more rows; returns when the last transaction is committed."""
         self._running.clear()
-        assert self._idle.wait(120)
+        self._idle.clear()
+        assert self._idle.wait(600)
 
     def compared(self, since_ms: int | None = None) -> Comparison:
         """The topic beside the table, once every row has come; to be called while paused.
@@ -170,7 +170,7 @@ def test_there_and_back_under_load_the_topic_holds_the_table(
     eos = eos_of(lab, tmp_path)
     lab.create_topic(TOPIC, 1, {"message.timestamp.type": "LogAppendTime"})
     with Orders(lab) as orders:
-        with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+        with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
             rest.create(CONNECTOR, connector(lab.postgres))
         orders.compared()  # the snapshot is through: Debezium is exactly-once for what it streams
         orders.resume()

@@ -31,6 +31,7 @@ from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.observe.observer import Observer
+from tests.integration.offsets_cluster import PATIENT_STOP
 from tests.integration.older_worker import BEFORE_KIP_618, replace_by_older
 from tests.waiting import status_of, wait_for
 
@@ -64,8 +65,7 @@ def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
             rebalance_delay_ms=500,
             # No worker is killed here, and one that a busy machine holds up stays a member.
             session_timeout_ms=60_000,
-            # A task that is stopped ends by itself and commits its offsets, however busy the machine is.
-            worker_properties={"task.shutdown.graceful.timeout.ms": "60000"},
+            worker_properties=PATIENT_STOP,
         )
     )
 
@@ -143,7 +143,7 @@ def modes(lab: Lab) -> list[Mode | None]:
 
 
 def states(lab: Lab, connector: str) -> list[str]:
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         status = rest.statuses().get(connector)
     return [task.state for task in status.tasks] if status else []
 
@@ -160,7 +160,7 @@ class Tail:
         config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": name, "file": str(self.path)}
         if own_topic:
             config["offsets.storage.topic"] = self.offsets_topic
-        with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+        with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
             rest.create(name, config)
 
     def wait_until_committed(self) -> None:
@@ -188,13 +188,13 @@ class Tail:
                 "transaction.timeout.ms": 600_000,  # longer than any start of a worker
             }
         )
-        producer.init_transactions(60)
+        producer.init_transactions(180)
         producer.begin_transaction()
         value = json.dumps({"position": len(text_of(range(SKIPPED_TO)))}).encode()
         producer.produce(self.offsets_topic, key=key, value=value, partition=partition)
-        assert producer.flush(60) == 0
+        assert producer.flush(180) == 0
         if not self.open_transaction:
-            producer.abort_transaction(60)
+            producer.abort_transaction(180)
         return producer
 
     def missing(self) -> set[int]:
@@ -241,7 +241,7 @@ def tails(lab: Lab) -> dict[str, list[tuple[Tail, Set[int]]]]:
         if start.behind_an_open_transaction is not None:
             tail = Tail(lab, f"{name}-open", open_transaction=True)
             tails[name].append((tail, start.behind_an_open_transaction))
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         names = [tail.name for of_one in tails.values() for tail, _ in of_one]
         for of_one in tails.values():
             for tail, _ in of_one:
@@ -270,7 +270,7 @@ def test_where_a_task_goes_on_behind_an_offset_that_was_never_committed(
                 wait_for("it waits for their end", lambda: READING in log_with_threads(lab)[log_from:])
             end(still_open)
         lab.start_worker(0)
-        with ConnectRest(worker.url, retry_seconds=20) as rest:
+        with ConnectRest(worker.url, retry_seconds=180) as rest:
             for tail, _ in tails[name]:
                 rest.resume(tail.name)
             missing = {tail.name: tail.missing() for tail, _ in tails[name]}
@@ -292,7 +292,7 @@ def log_with_threads(lab: Lab) -> bytes:
 def end(producers: list[Producer]) -> None:
     """Abort what is open, which proves that it was open until now."""
     while producers:
-        producers.pop().abort_transaction(20)
+        producers.pop().abort_transaction(180)
 
 
 # the way back
@@ -305,7 +305,7 @@ def test_a_roll_back_in_one_step_loses_nothing_under_load_although_the_offsets_e
     bring(lab, Mode.ENABLED, Mode.ENABLED)
     tail = Tail(lab, "back")
     tail.wait_until_committed()
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.pause(tail.name)
     wait_for("it pauses", lambda: states(lab, tail.name) == ["PAUSED"])
     tail.leave_behind()
@@ -327,7 +327,7 @@ def test_a_roll_back_in_one_step_loses_nothing_under_load_although_the_offsets_e
     for worker in lab.workers:
         properties = parse(worker.config.read_bytes())
         assert (properties[MODE_PROPERTY], properties["isolation.level"]) == ("disabled", "read_committed")
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.resume(tail.name)
         assert tail.missing() == set()
         assert lines(lab, tail.name) == list(range(WRITTEN)), "it was paused all the while: nothing may come twice"
@@ -343,7 +343,7 @@ def _to_before_kip_618(lab: Lab, eos: Any) -> None:
     eos.run("preflight", "--to-version", BEFORE_KIP_618)
     for index in range(2):
         replace_by_older(lab, index)
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         assert rest.root().version == BEFORE_KIP_618
         for name in rest.statuses():
             rest.restart(name, include_tasks=True)
@@ -375,7 +375,7 @@ def test_a_disabled_leader_serves_the_fencing_rounds_of_an_enabled_worker(lab: L
         state = read_cluster_state(lab.cluster().kafka, f"{lab.group_id}-configs").connectors.get(name)
         return state is not None and (state.task_count_record, state.pending_fencing) == (tasks, False)
 
-    with ConnectRest(lab.connect_urls[leader], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[leader], retry_seconds=180) as rest:
         rest.create(name, {**config_of, "tasks.max": "3"})
         wait_for("three tasks run", lambda: states(lab, name) == ["RUNNING"] * 3 and on_record(3))
         rest.put_config(name, {**config_of, "tasks.max": "2"})

@@ -22,6 +22,7 @@ from airflow_eos_provider.demo.oracle import compare, drain, expected_from_file
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
+from tests.integration.offsets_cluster import PATIENT_STOP
 from tests.integration.older_worker import BEFORE_KIP_618, replace_by_older
 from tests.waiting import status_of, until
 
@@ -39,14 +40,13 @@ SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
-    return lab_factory(
-        LabOptions(name="hard", workers=2, mode=Mode.ENABLED, rebalance_delay_ms=500, session_timeout_ms=6000)
-    )
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    options = LabOptions(name="hard", workers=2, mode=Mode.ENABLED, rebalance_delay_ms=500, session_timeout_ms=6000)
+    return lab_factory(options, worker_properties=PATIENT_STOP)
 
 
 def rest_of(lab: Lab) -> ConnectRest:
-    return ConnectRest(lab.connect_urls[0], retry_seconds=30)
+    return ConnectRest(lab.connect_urls[0], retry_seconds=180)
 
 
 def tasks(lab: Lab, connector: str) -> list[tuple[str, str, str]]:
@@ -80,12 +80,12 @@ def rest_behind_an_abort(lab: Lab, name: str) -> Path:
         out.write(text_of(range(DELIVERED, WRITTEN)))
     raw, partition = key() or (b"", 0)
     producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"dead-{name}"})
-    producer.init_transactions(60)
+    producer.init_transactions(180)
     producer.begin_transaction()
     value = json.dumps({"position": len(text_of(range(SKIPPED_TO)))}).encode()
     producer.produce(topic, key=raw, value=value, partition=partition)
-    producer.flush(60)
-    producer.abort_transaction(60)
+    assert producer.flush(180) == 0
+    producer.abort_transaction(180)
     return file
 
 
@@ -176,7 +176,8 @@ def test_in_one_step_and_up_again(
 
     # The trap, on 3.2.3 as on 4.3.1.
     with rest_of(lab) as rest:
-        assert status_of(rest, "ended").state == "PAUSED", "it was STOPPED, which 3.2.3 does not know"
+        # It was STOPPED, which 3.2.3 does not know.
+        until(lambda: status_of(rest, "ended").state == "PAUSED", "the state that it takes for it", seconds=SECONDS)
         rest.resume("resting")
         rest.restart("resting", include_tasks=True)
     until(

@@ -17,6 +17,7 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.lab.lab import Lab, LabOptions
+from tests.integration.offsets_cluster import PATIENT_STOP
 
 HELD = "held"
 
@@ -28,7 +29,8 @@ REQUEST_SECONDS = 35.0
 
 @pytest.fixture
 def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
-    return lab_factory(LabOptions(name="slow-stop", workers=1, mode=Mode.DISABLED))
+    options = LabOptions(name="slow-stop", workers=1, mode=Mode.DISABLED, worker_properties=PATIENT_STOP)
+    return lab_factory(options)
 
 
 @contextlib.contextmanager
@@ -47,18 +49,18 @@ def a_request_in_flight(lab: Lab) -> Iterator[None]:
             "admin.override.default.api.timeout.ms": "600000",
         }
         config |= {f"{client}.override.bootstrap.servers": brokers for client in ("admin", "consumer", "producer")}
-        with ConnectRest(url, retry_seconds=20) as rest:
+        with ConnectRest(url, retry_seconds=180) as rest:
             rest.create(HELD, config, "STOPPED")
         asked = threading.Thread(target=_ask, args=(f"{url}/connectors/{HELD}/offsets",))
-        silent.settimeout(60)
+        silent.settimeout(300)
         asked.start()
         first, _ = silent.accept()
         answers = threading.Thread(target=_answer_later, args=(lab, silent, first, over))
         answers.start()
         yield
-        asked.join(timeout=120)
+        asked.join(timeout=300)
         over.set()
-        answers.join(timeout=120)
+        answers.join(timeout=300)
         assert not asked.is_alive()
         assert not answers.is_alive()
 
