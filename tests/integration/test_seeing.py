@@ -49,6 +49,7 @@ from airflow_eos_provider.rollout.plan import preflight
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests.integration.offsets_cluster import FILE_SOURCE, mirror
 from tests.seen import pid_of
+from tests.waiting import answered, until, until_ended
 
 SETTINGS = RolloutSettings()
 
@@ -57,9 +58,17 @@ SETTINGS = RolloutSettings()
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
     """Two workers in mode enabled.
 
-    The group keeps one that is dead or suspended for long enough to be looked at, also on a busy machine.
+    The group keeps one that is dead or suspended for long enough to be looked at, also on a busy machine; and the tasks
+    of one that has left wait for it as long.
     """
-    return lab_factory(name="seeing", workers=2, mode=Mode.ENABLED, session_timeout_ms=12_000)
+    return lab_factory(
+        name="seeing",
+        workers=2,
+        mode=Mode.ENABLED,
+        session_timeout_ms=12_000,  # and a heartbeat that fits
+        worker_properties={"session.timeout.ms": "30000"},
+        rebalance_delay_ms=10_000,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +88,7 @@ def producer(lab: Lab) -> Iterator[Producer]:
     producer = Producer(
         {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"x-{uuid.uuid4().hex}", "log_level": 2}
     )
-    producer.init_transactions(30)
+    producer.init_transactions(180)
     yield producer
     producer.purge()
     producer.flush(5)
@@ -87,7 +96,7 @@ def producer(lab: Lab) -> Iterator[Producer]:
 
 @pytest.fixture
 def rest(lab: Lab) -> Iterator[ConnectRest]:
-    with ConnectRest(lab.connect_urls[0]) as client:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as client:
         yield client
 
 
@@ -97,12 +106,16 @@ def new_topic(lab: Lab, partitions: int = 1) -> str:
     return name
 
 
-def wait_for(what: str, holds: Callable[[], Any], seconds: float = 600.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < deadline, f"{what} did not come within {seconds} s"
-        time.sleep(0.2)
-    return found
+def wait_for(what: str, holds: Callable[[], Any]) -> Any:
+    """What holds at last."""
+    found: list[Any] = []
+
+    def look() -> Any:
+        found[:] = [holds()]
+        return found[0]
+
+    until(look, what, seconds=180, pause=0.2)
+    return found[0]
 
 
 def values(records: Sequence[LogRecord]) -> list[str]:
@@ -112,7 +125,7 @@ def values(records: Sequence[LogRecord]) -> list[str]:
 def send(producer: Producer, topic: str, *texts: str) -> None:
     for text in texts:
         producer.produce(topic, text)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
 
 
 class TestReadingToTheEnd:
@@ -121,12 +134,11 @@ class TestReadingToTheEnd:
     ) -> None:
         producer.begin_transaction()
         send(producer, topic, "a", "b")
-        producer.commit_transaction(30)
+        producer.commit_transaction(180)
         producer.begin_transaction()
         send(producer, topic, "x", "y", "z")
-        producer.abort_transaction(30)  # returns when the decision is written, before the marker is
-        with TransactionsClient(settings) as transactions:
-            wait_for("the marker", lambda: not transactions.open_transactions("x-"))
+        producer.abort_transaction(180)
+        until_ended(settings, "x-")
         found = read_to_end(settings, topic)
         assert values(found.records) == ["a", "b"]
         # two records, a marker, three aborted records, a marker
@@ -142,13 +154,13 @@ class TestReadingToTheEnd:
         send(producer, topic, "open")
         send(Producer({"bootstrap.servers": lab.bootstrap_servers}), topic, "behind")
         with pytest.raises(ReadTimeoutError, match=r"partition 0 at position 1 of 3.*open transaction"):
-            read_to_end(settings, topic, timeout_seconds=4)
+            answered(lambda: read_to_end(settings, topic, timeout_seconds=4))
         assert values(read_to_end(settings, topic, isolation="read_uncommitted").records) == [
             "before",
             "open",
             "behind",
         ]
-        producer.commit_transaction(30)
+        producer.commit_transaction(180)
         assert values(read_to_end(settings, topic).records) == ["before", "open", "behind"]
 
     def test_a_read_that_waits_goes_on_when_the_transaction_ends(
@@ -163,10 +175,10 @@ class TestReadingToTheEnd:
         producer.begin_transaction()
         send(producer, topic, "a")
         with ThreadPoolExecutor(1) as pool:
-            reading = pool.submit(read_to_end, settings, topic, timeout_seconds=60, progress=progress)
+            reading = pool.submit(read_to_end, settings, topic, timeout_seconds=180, progress=progress)
             # The broker has told it that nothing committed follows: taken for the end, that would be no record.
-            assert at_the_stable_end.wait(60)
-            producer.commit_transaction(30)
+            assert at_the_stable_end.wait(180)
+            producer.commit_transaction(180)
             assert values(reading.result(timeout=180).records) == ["a"]
 
     def test_records_that_come_during_the_read_are_left_out(
@@ -194,7 +206,7 @@ class TestReadingToTheEnd:
         plain = Producer({"bootstrap.servers": lab.bootstrap_servers})
         for number in range(10):
             plain.produce(topic, str(number), partition=number % 2)
-        assert plain.flush(30) == 0
+        assert plain.flush(180) == 0
         found = read_to_end(settings, topic)
         assert sorted(values(found.records)) == sorted(str(n) for n in range(10))
         assert found.end_offsets == {0: 5, 1: 5, 2: 0}
@@ -239,7 +251,7 @@ class TestTransactions:
             unlike = transactions.list("-")
             described = transactions.describe([listed.transactional_id, "nobody"])
             (active,) = transactions.active_producers(topic)
-            producer.commit_transaction(30)  # returns when the decision is written, before the markers are
+            producer.commit_transaction(180)  # returns when the decision is written, before the markers are
             after = wait_for("the end", lambda: completed(transactions.describe([listed.transactional_id])))
             (finished,) = transactions.active_producers(topic)
         found = described[listed.transactional_id]
@@ -336,11 +348,6 @@ class TestClusterState:
     def state(self, lab: Lab, settings: KafkaSettings) -> ClusterState:
         return read_cluster_state(settings, f"{lab.group_id}-configs")
 
-    def all_caught_up(self, lab: Lab, settings: KafkaSettings) -> bool:
-        """Whether every member works on what the last record for a rebalance has brought."""
-        group = describe_group(settings, lab.group_id)
-        return group.is_stable and min(group.config_offsets.values()) > self.state(lab, settings).last_rebalance_offset
-
     def test_a_connector_from_creation_to_deletion(self, lab: Lab, settings: KafkaSettings, rest: ConnectRest) -> None:
         name = f"mirror-{uuid.uuid4().hex[:6]}"
         source = new_topic(lab, 3)
@@ -361,7 +368,7 @@ class TestClusterState:
         assert fenced.task_set is not None
         assert len(fenced.task_set.configs) == 3
         wait_for("running tasks", lambda: running(rest, name, 3))
-        wait_for("the end of every rebalance", lambda: self.all_caught_up(lab, settings))
+        wait_for("the end of every rebalance", lambda: all_caught_up(lab))
 
         before = self.state(lab, settings)
         rest.pause(name)
@@ -432,7 +439,7 @@ class TestClusterState:
         plain = Producer({"bootstrap.servers": lab.bootstrap_servers})
         for name in ("old", "older"):
             plain.produce(topic, '{"properties":{}}', key=f"connector-{name}")
-        assert plain.flush(30) == 0
+        assert plain.flush(180) == 0
         session = Session(settings)
         assert set(read_cluster_state(session, topic).connectors) == {"old", "older"}
         admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers})
@@ -442,7 +449,7 @@ class TestClusterState:
         again = Producer({"bootstrap.servers": lab.bootstrap_servers})
         for name in ("a", "b", "c"):
             again.produce(topic, '{"properties":{}}', key=f"connector-{name}")
-        assert again.flush(30) == 0
+        assert again.flush(180) == 0
         assert set(read_cluster_state(session, topic).connectors) == {"a", "b", "c"}
         session.close()
 
@@ -463,8 +470,8 @@ class TestClusterState:
         producer.begin_transaction()
         send(producer, topic, "open")
         with pytest.raises(ReadTimeoutError, match="open transaction"):
-            read_cluster_state(settings, topic, timeout_seconds=4)
-        producer.abort_transaction(30)
+            answered(lambda: read_cluster_state(settings, topic, timeout_seconds=4))
+        producer.abort_transaction(180)
 
     def fenced(self, lab: Lab, settings: KafkaSettings, name: str, count: int) -> Any:
         found = self.state(lab, settings).connectors.get(name)
@@ -494,7 +501,7 @@ class TestGroup:
         index = 1 if group.leader and group.leader.worker_id == first else 0
         other = worker_id(lab.connect_urls[1 - index])
         with ConnectRest(lab.connect_urls[1 - index]) as rest_of_other:
-            with ThreadPoolExecutor(1) as pool:  # not the leader: its tasks wait for the delay, 3 s while it still ends
+            with ThreadPoolExecutor(1) as pool:  # not the leader: its tasks wait for the delay while it still ends
                 stopping = pool.submit(lab.stop_worker, index)
                 waiting = wait_for("the delay", lambda: (g := describe_group(settings, lab.group_id)).delay_ms and g)
                 stopping.result()
@@ -568,11 +575,11 @@ class TestTrouble:
         rest.put_config(name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": new_topic(lab)})
         wait_for("its task", lambda: running(rest, name, 1))
         # A worker that reads of the task late asks for one more rebalance while the task runs already.
-        kafka = KafkaSettings.of(lab.bootstrap_servers)
-        wait_for("the end of every rebalance", lambda: describe_group(kafka, lab.group_id).is_stable)
+        wait_for("the end of every rebalance", lambda: all_caught_up(lab))
         yield name
-        with ConnectRest(lab.connect_urls[0], retry_refused=True) as again:
+        with ConnectRest(lab.connect_urls[0], retry_refused=True, retry_seconds=180) as again:
             again.delete(name)
+        wait_for("the end of every rebalance", lambda: all_caught_up(lab))
 
     def task_worker(self, lab: Lab, source: str) -> int:
         """Index of the worker that has the connector's task."""
@@ -692,14 +699,7 @@ class TestTrouble:
         cluster = lab.cluster()
         first, *others = cluster.workers
         described = replace(first, url=first.url.replace("127.0.0.1", "localhost"))
-        observer = Observer(replace(cluster, workers=(described, *others)))
-
-        def stable() -> Observation | None:
-            """A look at the group once it is over the rebalance that the end of a connector has caused."""
-            seen = observer.observe_settled()
-            return seen if seen.group is not None and seen.group.is_stable else None
-
-        observation = wait_for("a stable group", stable)
+        observation = Observer(replace(cluster, workers=(described, *others))).observe_settled()
         same = f"{first.worker_id}, a member of the group, and {described.worker_id} of the cluster"
         assert [f.remedy.partition(" (")[0] for f in findings(observation) if f.found.startswith(same)] == [
             f"write the advertised url in the cluster file: {first.url}"
@@ -808,6 +808,13 @@ def test_a_broker_that_hangs_is_given_up_in_time(lab: Lab, settings: KafkaSettin
     finally:
         broker.send_signal(signal.SIGCONT)
     assert [type(error) for error in errors] == [UnreachableError] * len(questions), errors
+
+
+def all_caught_up(lab: Lab) -> bool:
+    """Whether every member works on what the last record for a rebalance has brought."""
+    kafka = lab.cluster().kafka
+    group, state = describe_group(kafka, lab.group_id), read_cluster_state(kafka, f"{lab.group_id}-configs")
+    return group.is_stable and min(group.config_offsets.values()) > state.last_rebalance_offset
 
 
 def running(rest: ConnectRest, name: str, tasks: int) -> bool:
