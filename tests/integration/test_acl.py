@@ -78,7 +78,7 @@ def lab(lab_factory: Callable[..., Lab], named: NamedListener) -> Lab:
     producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
     for key, value in [*_connector(ORDERS, 2, OWN, named), *_connector(NEIGHBOUR, 1, NOT_THERE, named)]:
         producer.produce(CONFIGS, json.dumps(value), key)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     file = lab.data_dir / "worker.properties"
     file.write_text("\n".join(f"{name}={value}" for name, value in _worker(lab, named).items()), encoding="utf-8")
     worker = {"url": "http://127.0.0.1:1", "host": "process", "config": str(file)}
@@ -209,11 +209,11 @@ def test_an_attempt_changes_nothing_of_an_id_that_is_alive(
     """Its producer is not fenced, its open transaction goes on, and no id, topic or member appears."""
     id_ = f"{lab.group_id}-{ORDERS}-0"
     settings = {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": id_, "log_level": 0}
-    producer = Producer(settings)
-    producer.init_transactions(30)
+    producer = Producer({**settings, "transaction.timeout.ms": 600_000})
+    producer.init_transactions(180)
     producer.begin_transaction()
     producer.produce(OFFSETS, b"open")
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     with TransactionsClient(session.kafka.settings) as client:
         before = client.describe([id_])
         listed = client.list()
@@ -224,7 +224,7 @@ def test_an_attempt_changes_nothing_of_an_id_that_is_alive(
         assert client.describe([id_]) == before
         assert client.list() == listed
     assert _topics(session.kafka) == topics
-    producer.commit_transaction(30)  # raises if it had been fenced or ended
+    producer.commit_transaction(180)  # raises if it had been fenced or ended
 
 
 def test_a_denial_wins_and_a_right_from_one_host_alone_is_not_known(

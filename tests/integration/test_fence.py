@@ -126,7 +126,7 @@ def _busy_config(tasks: int) -> dict[str, str]:
 
 @contextmanager
 def _rest(lab: Lab) -> Iterator[ConnectRest]:
-    with ConnectRest(lab.connect_urls[0], retry_seconds=30) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         yield rest
 
 
@@ -204,10 +204,10 @@ def _zombie(lab: Lab) -> Producer:
             "log_level": 0,
         }
     )
-    zombie.init_transactions(30)
+    zombie.init_transactions(180)
     zombie.begin_transaction()
     zombie.produce(IDLE, b"of the zombie")
-    assert zombie.flush(30) == 0
+    assert zombie.flush(180) == 0
     return zombie
 
 
@@ -325,7 +325,7 @@ def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(lab: Lab) 
     assert "does not fit any more" in _eos(lab, "fencing", "apply", IDLE, "--plan", plan[1], expect=3)[1]
     _wait_for("it runs", lambda: _runs(lab, IDLE, 1))
     with pytest.raises(KafkaException):
-        zombie.commit_transaction(30)  # one task follows one: its own start has fenced the zombie
+        zombie.commit_transaction(180)  # one task follows one: its own start has fenced the zombie
 
     zombie = _zombie(lab)
     found, idle = _look(lab, IDLE)
@@ -336,7 +336,7 @@ def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(lab: Lab) 
     assert one["id"] == f"{lab.group_id}-{IDLE}-0"
     assert one["before"] != one["fenced"] != one["after"] is not None
     with pytest.raises(KafkaException):
-        zombie.commit_transaction(30)
+        zombie.commit_transaction(180)
     _assert_idle_goes_on(lab, "after-the-zombie")
 
 
@@ -361,7 +361,7 @@ def test_new_task_configs_in_mid_round_refuse_the_rest(lab: Lab) -> None:
     assert report.restarted == ()
     _wait_for("it runs", lambda: _runs(lab, IDLE, 1))
     with pytest.raises(KafkaException):
-        zombie.commit_transaction(30)
+        zombie.commit_transaction(180)
 
 
 def test_a_plan_that_was_carried_out_is_not_carried_out_again(lab: Lab) -> None:
@@ -383,7 +383,7 @@ def test_a_plan_that_was_carried_out_is_not_carried_out_again(lab: Lab) -> None:
         assert "has carried this plan out" in lines[-1]
         assert _holder(lab) == holder
         with pytest.raises(KafkaException):
-            zombie.commit_transaction(30)
+            zombie.commit_transaction(180)
 
         zombie = _zombie(lab)  # something is due again, and it is not what was planned
         with pytest.raises(PlanMovedError):
@@ -392,7 +392,7 @@ def test_a_plan_that_was_carried_out_is_not_carried_out_again(lab: Lab) -> None:
         *_, last = read_journal(session.kafka, lab.group_id).changes.values()
         assert last.plan["hash"] != plan.hash
         with pytest.raises(KafkaException):
-            zombie.commit_transaction(30)
+            zombie.commit_transaction(180)
 
 
 def test_a_fencing_that_is_killed_between_fence_and_restart_is_taken_up_and_the_task_comes_back(
@@ -406,7 +406,7 @@ def test_a_fencing_that_is_killed_between_fence_and_restart_is_taken_up_and_the_
     *_, last = read_journal(lab.cluster().kafka, lab.group_id).changes.values()
     assert (last.state, last.done) == (RolloutState.DONE, (f"{IDLE}: fence", f"{IDLE}: restart"))
     with pytest.raises(KafkaException):
-        zombie.commit_transaction(30)
+        zombie.commit_transaction(180)
     _assert_idle_goes_on(lab, "after-the-kill")
 
 
@@ -415,7 +415,7 @@ def test_a_leader_that_was_fenced_itself_hears_a_request_again(lab: Lab) -> None
 
     def fence_the_leader() -> None:
         leader = {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"connect-cluster-{lab.group_id}"}
-        Producer(leader).init_transactions(30)
+        Producer(leader).init_transactions(180)
 
     with ConnectRest(lab.connect_urls[0], retry_seconds=0) as at_once, _rest(lab) as rest:
         fence_the_leader()
@@ -604,7 +604,7 @@ def _is_stopped(lab: Lab) -> bool:
 def _create_rules(lab: Lab, *rules: AclBinding) -> None:
     admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
     for made in admin.create_acls(list(rules)).values():
-        made.result(30)
+        made.result(180)
 
 
 def _delete_rules(lab: Lab, count: int) -> None:
@@ -613,7 +613,7 @@ def _delete_rules(lab: Lab, count: int) -> None:
     anything = (ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
     every = AclBindingFilter(ResourceType.TRANSACTIONAL_ID, None, *anything)
     for removed in admin.delete_acls([every]).values():
-        assert len(removed.result(30)) == count
+        assert len(removed.result(180)) == count
 
 
 def _is_denied(cluster: ConnectCluster) -> bool:

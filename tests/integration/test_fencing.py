@@ -50,14 +50,13 @@ def prefix() -> str:
 
 def begun(settings: KafkaSettings, transactional_id: str, topic: str) -> Producer:
     """A producer with a transaction open in all partitions of the topic."""
-    producer = Producer(
-        {"bootstrap.servers": settings.bootstrap_servers, "transactional.id": transactional_id, "log_level": 2}
-    )
-    producer.init_transactions(30)
+    identity = {"bootstrap.servers": settings.bootstrap_servers, "transactional.id": transactional_id}
+    producer = Producer({**identity, "transaction.timeout.ms": 600_000, "log_level": 2})
+    producer.init_transactions(180)
     producer.begin_transaction()
     for partition in range(PARTITIONS):
         producer.produce(topic, b"x", partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     return producer
 
 
@@ -92,9 +91,9 @@ def test_a_fenced_producer_can_neither_write_nor_commit_and_what_it_wrote_is_abo
     assert client.open_transactions(prefix) == (f"{prefix}1",)
     assert client.describe([f"{prefix}0"])[f"{prefix}0"].timeout_ms == FENCE_TIMEOUT_MS
     with pytest.raises(KafkaException) as refused:
-        zombie.commit_transaction(30)
+        zombie.commit_transaction(180)
     assert is_fenced(refused.value)
-    other.commit_transaction(30)  # an id that was not named goes on
+    other.commit_transaction(180)  # an id that was not named goes on
 
 
 @pytest.mark.parametrize("end", ["committed", "left open"])
@@ -108,7 +107,7 @@ def test_an_answer_means_that_every_marker_is_written(
             break
         producer = begun(settings, f"{prefix}{number}", wide_topic)
         if end == "committed":
-            producer.commit_transaction(30)
+            producer.commit_transaction(180)
         # Without fencing first: so there is something to wait for. How often a look is quick enough is chance.
         if number < 6 or not ahead_of_markers:
             ahead_of_markers += open_partitions(admin, wide_topic) > 0

@@ -54,7 +54,7 @@ def connector(lab: Lab, name: str, own_topic: str, state: str = "STOPPED") -> No
     """A connector; one that is stopped writes nothing."""
     target, file = f"{name}-target", str(lab.data_dir / name)
     config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": target, "file": file}
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.create(name, {**config, "offsets.storage.topic": own_topic}, state)
         # Its worker has started it then, and with it its store of offsets.
         until(lambda: name in rest.statuses(), f"the start of {name}", seconds=DEADLINE_SECONDS)
@@ -164,7 +164,7 @@ def test_a_missing_own_topic_is_created_as_the_worker_had_it_and_the_connector_u
     (lab.data_dir / "to-come").write_text("one\n", encoding="utf-8")
     lab.create_topic("to-come-target", 1)
     connector(lab, "to-come", "to-come")
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.resume("to-come")
     until(
         lambda: read_offsets_topic(lab.cluster().kafka, "to-come").committed.get("to-come"),
@@ -179,7 +179,7 @@ def test_an_own_topic_that_is_not_compacted_fails_its_connector_until_it_is_mend
 ) -> None:
     lab.create_topic("not-compacted", 1)
     connector(lab, "kept-out", "not-compacted", "RUNNING")
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         until(lambda: status_of(rest, "kept-out").state == "FAILED", "its failure", seconds=DEADLINE_SECONDS)
         assert "cleanup.policy" in (status_of(rest, "kept-out").trace or "")
         eos.run("topics", "create", "--yes")
@@ -197,10 +197,10 @@ def test_topics_that_several_share_are_named_and_left_alone(lab: Lab, eos: Any, 
     for name, own_topic in (("a", "shared"), ("b", "shared"), ("c", f"{lab.group_id}-offsets"), ("d", configs)):
         connector(lab, name, own_topic)
     other = Producer({"bootstrap.servers": lab.bootstrap_servers, "transactional.id": "connect-cluster-other"})
-    other.init_transactions(30)
+    other.init_transactions(180)
     other.begin_transaction()
     other.produce(configs, key="of-no-kind-that-connect-knows", value="{}")
-    other.commit_transaction(30)
+    other.commit_transaction(180)
 
     found = checked(eos)
 
@@ -215,7 +215,7 @@ def test_topics_that_several_share_are_named_and_left_alone(lab: Lab, eos: Any, 
     assert named.isdisjoint(change["wanted"]["name"] for change in plan["content"]["changes"])
     left = [line for line in plan["lines"] if line.startswith("Not fixed here: ")]
     assert all(any(f" {topic} " in line for line in left) for topic in named)
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         for name in "abcd":
             rest.delete(name)
 

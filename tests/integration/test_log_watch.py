@@ -24,7 +24,7 @@ def source(disabled_lab: Lab) -> Path:
     file = disabled_lab.data_dir / f"{NAME}.txt"
     file.write_text("line\n", encoding="utf-8")
     disabled_lab.create_topic(NAME, 2)
-    with ConnectRest(disabled_lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(disabled_lab.connect_urls[0], retry_seconds=180) as rest:
         config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": NAME, "file": str(file)}
         rest.create(NAME, config)
     wait_for("every worker tracks its topic", lambda: all(map(tracks, disabled_lab.connect_urls)))
@@ -33,7 +33,7 @@ def source(disabled_lab: Lab) -> Path:
 
 def tracks(url: str) -> bool:
     """Whether a worker knows the topic that the connector writes; each reads that for itself."""
-    with ConnectRest(url, retry_seconds=20) as rest:
+    with ConnectRest(url, retry_seconds=180) as rest:
         return rest.topics(NAME) == (NAME,)
 
 
@@ -46,17 +46,18 @@ def look(observer: Observer) -> LogView:
 def test_a_transaction_on_a_topic_that_the_group_writes_is_seen_until_it_ends(disabled_lab: Lab, source: Path) -> None:
     observer = Observer(disabled_lab.cluster())
     wait_for("the topic is watched", lambda: NAME in look(observer).movements)
-    producer = Producer({"bootstrap.servers": disabled_lab.bootstrap_servers, "transactional.id": f"{NAME}-another"})
-    producer.init_transactions(20)
+    identity = {"bootstrap.servers": disabled_lab.bootstrap_servers, "transactional.id": f"{NAME}-another"}
+    producer = Producer({**identity, "transaction.timeout.ms": 600_000})
+    producer.init_transactions(180)
     producer.begin_transaction()
     producer.produce(NAME, b"x", partition=1)
-    producer.flush(20)
+    producer.flush(180)
     first, second = look(observer), look(observer)
     for view in (first, second):
         assert [transaction.transactional_id for transaction in view.open_transactions] == [f"{NAME}-another"]
         assert [(held.topic, held.partition) for held in view.held] == [(NAME, 1)]
     assert first.held == second.held, "it is dated from the first look"
-    producer.commit_transaction(20)
+    producer.commit_transaction(180)
     wait_for("it is over", lambda: not look(observer).held and not look(observer).open_transactions)
 
 

@@ -33,7 +33,7 @@ SECONDS = 75.0
 def lab(enabled_lab: Lab) -> Lab:
     """One worker, and connectors ``own`` and ``shared``, each of which has read a file of three lines."""
     lab = enabled_lab
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         for name, extra in (("own", {"offsets.storage.topic": "own-offsets"}), ("shared", {})):
             lab.create_topic(name, 1)
             _file(lab, name).write_text("one\ntwo\nthree\n", encoding="utf-8")
@@ -70,7 +70,7 @@ def _write(lab: Lab, topic: str, raw: bytes, value: bytes | None) -> None:
     """A record by another tool's plain producer."""
     producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "partitioner": "murmur2_random"})
     producer.produce(topic, key=raw, value=value)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
 
 
 def _listed(eos: Any, *arguments: str) -> dict[str, dict[str, Any]]:
@@ -112,9 +112,9 @@ def test_kip_618s_example_is_shown_as_a_real_worker_reads_it(lab: Lab, eos: Any)
         lab.create_topic(subreddit, 1)
         for number in range(POSTS):
             posts.produce(subreddit, str(number))
-    assert posts.flush(30) == 0
+    assert posts.flush(180) == 0
     keys = {s: offset_key(name, {"cluster": "src", "partition": 0, "topic": s}) for s in SUBREDDITS}
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.create(name, {**mirror(lab, ",".join(SUBREDDITS)), "offsets.storage.topic": own}, "STOPPED")
         _wait_for(lambda: Topics(lab.cluster().kafka).find([own]))
         for topic, offsets in ((f"{lab.group_id}-offsets", KIP_GLOBAL), (own, KIP_OWN)):
@@ -168,7 +168,7 @@ def test_kip_618s_example_is_shown_as_a_real_worker_reads_it(lab: Lab, eos: Any)
     eos.run("offsets", "reset", name, "--yes")
     assert _listed(eos, name) == {}
     assert "No offset differs" in eos.run("offsets", "diff", "--own", name).stdout
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.delete(name)
 
 
@@ -179,7 +179,7 @@ def test_a_real_worker_lists_the_slices_of_an_interval_run_whose_ledger_a_connec
     pipeline = Pipeline("daily", "runs", KafkaSettings.of(lab.bootstrap_servers), "daily")
     file = _file(lab, "daily-rows")
     file.write_text("".join(f"row {number}\n" for number in range(30)), encoding="utf-8")
-    with Coordinator(pipeline, run) as coordinator, ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with Coordinator(pipeline, run) as coordinator, ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         stage = coordinator.begin(lambda: plan_files(run, [file], 100), 1)
         assert isinstance(stage, Stage)
         write_slices(pipeline, stage, 0)

@@ -51,7 +51,7 @@ def go_through_a_round_of_fencing(lab: Lab, controller: Controller) -> None:
         "throughput": "20",
         "messages.per.poll": "5",
     }
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.create("fenced", {**config, "tasks.max": "4"})
         wait_for("four tasks", lambda: run_on_record(controller, "fenced") == (4, 4))
         rest.put_config("fenced", {**config, "tasks.max": "3"})
@@ -77,7 +77,7 @@ def assert_placement_is_understood(lab: Lab, tasks: dict[str, int]) -> None:
     def agrees(group: WorkerGroup) -> bool:
         placement = group.placement or {}
         placed = {task: worker_id for worker_id, on in placement.items() for task in on.tasks}
-        with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+        with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
             statuses = rest.statuses()
         running = {
             (name, task.number): task.worker_id
@@ -180,7 +180,7 @@ def test_a_group_of_the_eager_protocol_rolls_up_to_enabled_although_a_broker_is_
     go_through_a_round_of_fencing(lab, controller)
     assert_placement_is_understood(lab, {"lines": 1, "fenced": 3})
     assert lab.broker_process(killed[0] - 1) is None
-    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         for connector in ("lines", "fenced"):
             rest.delete(connector)
 
@@ -240,5 +240,5 @@ def test_a_lone_worker_is_rolled_only_if_downtime_is_allowed(lone: Lone, load_on
     running_again = lone.running_again("alone-0", step.restarted_after)
     assert step.restarted_after < running_again <= step.restarted_after + step.task_downtime_seconds < step.at
     assert report.workers[0].task_downtime_seconds == round(step.task_downtime_seconds, 1)
-    with ConnectRest(lone.url, retry_seconds=20) as rest:
+    with ConnectRest(lone.url, retry_seconds=180) as rest:
         rest.delete("alone")

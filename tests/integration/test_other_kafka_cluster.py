@@ -97,10 +97,10 @@ class Both:
                 "log_level": 0,
             }
         )
-        found.init_transactions(30)
+        found.init_transactions(180)
         found.begin_transaction()
         found.produce(topic, b"of a zombie")
-        assert found.flush(30) == 0
+        assert found.flush(180) == 0
         return found
 
     def stores(self, name: str) -> set[tuple[str, bool]]:
@@ -194,7 +194,7 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         )
         eos.run("fencing", "apply", "late", "--yes")
         with pytest.raises(KafkaException):
-            zombie.commit_transaction(30)
+            zombie.commit_transaction(180)
         both.add("late", "five")
         assert both.read("late") == Counter([*LINES, "four", "five"])
 
@@ -207,7 +207,7 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         killed(here.lab, "write", "announced", "offsets", "reset", "moved", "--yes")
         assert f"fenced in the Kafka cluster {both.there_id}" in eos.run("offsets", "reset", "moved", "--yes").stderr
         with pytest.raises(KafkaException):
-            zombie.commit_transaction(30)
+            zombie.commit_transaction(180)
         assert both.stores("moved") == set()
         eos.run("offsets", "restore", "moved", "moved.jsonl", "--yes")
         here.rest.resume("moved")

@@ -133,7 +133,7 @@ def lab(lab_factory: Callable[..., Lab]) -> Iterator[Lab]:
         lab.create_topic(SMALL, 1, {"max.message.bytes": "1000"})
         lines = lab.data_dir / "lines.txt"
         lines.write_text("one\ntwo\n", encoding="utf-8")
-        with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+        with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
             rest.create("fine", file_source(file=str(lines)))
             for name, (config, _) in BREAKING.items():
                 if name != REFUSED:
@@ -169,7 +169,7 @@ def write(lab: Lab, connectors: Mapping[str, Mapping[str, str]]) -> None:
         producer.produce(f"{lab.group_id}-configs", json.dumps(stopped), f"target-state-{name}")
         record = {"properties": {**config, "name": name}}
         producer.produce(f"{lab.group_id}-configs", json.dumps(record), f"connector-{name}")
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
 
 
 @contextmanager
@@ -273,7 +273,7 @@ def test_a_roll_that_would_stop_tasks_is_refused_until_they_are_corrected_and_it
     for name in BREAKING:
         assert f"{name}: " in refused
     assert "required: " not in refused  # its tasks would run on
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         for name in BREAKING:
             rest.stop(name)
         until(lambda: all(not status_of(rest, name).tasks for name in BREAKING), "their tasks end", seconds=SECONDS)
@@ -291,10 +291,10 @@ def test_what_stops_tasks_does(lab: Lab) -> None:
     lab.stop_worker(0)
     config.write_bytes(set_property(config.read_bytes(), MODE_PROPERTY, Mode.ENABLED))
     lab.start_worker(0)
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         for name, (_, words) in BREAKING.items():
             until(lambda name=name, words=words: died(lab, name, words), f"{name} fails", seconds=SECONDS)
-        assert run(rest, "fine")
+        until(lambda: run(rest, "fine"), "fine runs", seconds=SECONDS)
         # Its first task set needs no round, the next one does.
         rest.resume("several")
         until(lambda: run(rest, "several"), "the first task set", seconds=SECONDS)

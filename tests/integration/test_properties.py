@@ -54,7 +54,7 @@ def java_parse(folder: Path, files: Iterable[bytes]) -> list[dict[str, str] | No
     program.write_text(PROGRAM)
     sent = struct.pack(">i", len(files)) + b"".join(struct.pack(">i", len(data)) + data for data in files)
     done = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", "-Xmx128m", str(program)], input=sent, capture_output=True, timeout=120
+        ["java", "-XX:TieredStopAtLevel=1", "-Xmx128m", str(program)], input=sent, capture_output=True, timeout=600
     )
     assert done.returncode == 0, done.stderr.decode()
     position = 0

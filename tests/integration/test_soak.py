@@ -29,6 +29,7 @@ from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.seen import modes
+from tests.waiting import until
 
 ROLLS = int(os.environ.get("EOS_SOAK_ROLLS", "20"))
 
@@ -152,7 +153,7 @@ def test_rolls_under_load_with_kills_lose_nothing_and_double_nothing_while_enabl
                 since = _now_ms()
                 soak.kill_a_worker()
                 seen = load.delivered()
-                load._await(lambda seen=seen: load.delivered() > seen + 20, "records go on after a kill")
+                until(lambda seen=seen: load.delivered() > seen + 20, "records after a kill", seconds=150)  # type: ignore[misc]
                 enabled.append((since, _now_ms()))
             took = time.monotonic() - began
             sys.stderr.write(f"roll {number} of {ROLLS} to {target}: {took:.0f} s, kills so far {dict(soak.kills)}\n")

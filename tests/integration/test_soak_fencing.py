@@ -75,13 +75,13 @@ def test_many_tasks_are_fenced_by_connect_once_it_backs_off_for_milliseconds_onl
     def say(line: str) -> None:
         sys.stderr.write(f"{line}\n")
 
-    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.create(NAME, {**config, "tasks.max": str(TASKS)})
         say(f"first start, nothing to fence: {state_after('RUNNING', TASKS, TASKS):.0f} s")
         rest.put_config(NAME, {**config, "tasks.max": str(TASKS - 1)})
         say(f"one task less: all have failed after {state_after('FAILED', TASKS - 1, TASKS):.0f} s")
-        assert "retry.backoff.max.ms" in eos.run("fence", NAME).stdout
-        failed = eos.run("fence", NAME, "--yes", expect=1)
+        assert "retry.backoff.max.ms" in eos.run("fencing", "apply", NAME, expect=3).stdout
+        failed = eos.run("fencing", "apply", NAME, "--yes", expect=1)
         assert f"{TASKS} ids fenced, {TASKS - 1} tasks restarted, task count record {TASKS}" in failed.stdout
         assert "What to do: set admin.override.retry.backoff.ms" in failed.stderr
         helped = {f"admin.override.{name}": ms for name, ms in SHORT_BACK_OFF.items()}

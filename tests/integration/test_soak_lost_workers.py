@@ -245,7 +245,7 @@ class Orders:
         self._ended.set()
         self._thread.join(timeout=180)
         assert not self._thread.is_alive()
-        assert self._producer.flush(60) == 0
+        assert self._producer.flush(180) == 0
 
     def _load(self) -> None:
         while not self._ended.wait(0.02):

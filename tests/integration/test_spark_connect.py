@@ -33,6 +33,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from tests.connect_server import ConnectServer
 from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day, jobs
+from tests.waiting import until
 
 HOUR = timedelta(hours=1)
 
@@ -108,7 +109,7 @@ def start_client(tmp_path: Path, server: ConnectServer) -> Iterator[Callable[...
     yield start
     for client in started:
         client.process.kill()
-        client.process.wait(timeout=60)
+        client.process.wait(timeout=240)
 
 
 @pytest.fixture(scope="module")
@@ -322,7 +323,7 @@ def test_a_client_killed_within_the_stage_is_followed_by_one_that_writes_the_res
     client = start_client(target, DAY, "held_files", arguments=held.arguments)
     held.wait_for_readers(1)
     client.process.kill()
-    client.process.wait(timeout=60)
+    client.process.wait(timeout=240)
     held.go()  # the server does not know yet that the client is gone: its task goes on, and is fenced or done
     done = write_interval(jobs.held_files(remote, DAY, **held.arguments), target.pipeline, DAY, spark=remote)
     assert (done.records, done.slices) == (150, 3)
@@ -339,8 +340,7 @@ def test_the_tasks_end_with_whoever_waits_for_them(remote: Any, target: Target, 
         interrupt()
         with pytest.raises(EosError, match="failed"):
             writing.result(timeout=240)
-    psutil.wait_procs([psutil.Process(reader)] if psutil.pid_exists(reader) else [], timeout=240)
-    assert not psutil.pid_exists(reader)
+    until(lambda: not psutil.pid_exists(reader), "the end of the reader", seconds=240)
     held.go()
     assert write_interval(source, target.pipeline, DAY, spark=remote).records == 150
     target.require_exactly_once(held.lines)
@@ -508,7 +508,7 @@ def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target
             server.stop(kill=True)
         finally:
             held.go()
-        threads.submit(stop, ending).result(timeout=120)
+        threads.submit(stop, ending).result(timeout=400)
         assert ending.client.is_closed
         server.start()
         first = writing.result(timeout=400)

@@ -318,7 +318,8 @@ class Clicks:
         """A transaction with records of this moment; what is given commits it."""
         from confluent_kafka import Producer
 
-        producer = Producer(self._settings.confluent(**{"transactional.id": f"{self.topic}-open"}))
+        identity = {"transactional_id": f"{self.topic}-open", "transaction_timeout_ms": 600_000}
+        producer = Producer(self._settings.confluent(**identity))
         producer.init_transactions(180)
         producer.begin_transaction()
         self._produce(producer, values, moment)

@@ -44,7 +44,7 @@ from tests.lab.machine_login import MachineLogin
 from tests.lab.machine_needs import need_machines
 from tests.lab.machine_root import Root
 from tests.sshd import public
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 CONFIG = "/etc/kafka/connect.properties"
 PROGRAM = "/opt/worker.py"
@@ -168,7 +168,7 @@ class InMachine:
 
     def _run(self, words: Sequence[str], stdin: bytes, seconds: float) -> Answer:
         as_user = ("setpriv", "--reuid", self.user, "--regid", self.user, "--init-groups") if self.user else ()
-        done = self.booted.run([*as_user, *words], stdin=stdin, seconds=seconds)
+        done = self.booted.run([*as_user, *words], stdin=stdin, seconds=PATIENCE * seconds)
         return Answer(done.returncode, done.stdout, done.stderr)
 
     @property
@@ -396,7 +396,7 @@ def test_a_connection_that_dies_between_stop_and_start_is_mended_and_the_machine
     cutting = threading.Thread(target=cut)
     cutting.start()
     unit.restart(service, rollout="r1", replaces=before.token, changed_at=0.0)
-    cutting.join(30)
+    cutting.join(300)
     after = look(service)
     assert after.token not in ("", before.token)
     assert after.unit is not None
@@ -424,7 +424,7 @@ def test_a_command_that_arrives_when_its_restart_is_over_or_under_way_does_nothi
     late = next(words for words in service.machine.asked if "restart" in words)  # type: ignore[attr-defined]
     assert unit.booted.run(list(late)).returncode == 76
     unit.booted.write(gate, "")
-    first.join(30)
+    first.join(300)
     after = look(unit.service()).token
     assert after != before
     assert unit.booted.run(list(late)).returncode == 75
@@ -445,7 +445,7 @@ def test_a_restart_that_another_controller_has_begun_is_waited_for_and_reported(
             until(lambda: any("waiting for its end" in event.words for event in unit.events), "the wait", seconds=10)
         finally:
             booted.write(gate, "")
-        second.result(timeout=30)
+        second.result(timeout=300)
     assert look(service).token != before
     assert (unit.machine.given, asked) == (0, [])
 
@@ -486,7 +486,7 @@ def test_the_log_of_a_worker_that_has_ended_is_shown_where_the_journal_comes_lat
     with suspended(booted, "systemd-journald"):
         first.start()
         until(lambda: look(unit.service()).unit.restarts >= 1, "a restart by systemd", seconds=20)  # type: ignore[union-attr]
-    first.join(60)
+    first.join(300)
     lines = str(errors[0])
     assert "Invalid value broken" in lines
     assert "Main process exited" not in lines

@@ -84,7 +84,7 @@ def test_a_daemon_stays_while_it_has_a_worker(server: ConnectServer, tmp_path: P
             until(lambda: not is_alive(idle), "the end of the other daemon", seconds=30)
         finally:
             gate.touch()
-        (row,) = rows.result(timeout=60)
+        (row,) = rows.result(timeout=240)
     assert row.parent not in (1, idle)
     session.stop()
     other.stop()
@@ -126,7 +126,7 @@ def test_what_spark_submit_was_given_is_known(
         env={**mine, **driver},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     assert {f"property {expected}", f"python {python}"} <= set(done.stdout.splitlines())
