@@ -21,6 +21,9 @@ START_TIME_TOLERANCE_SECONDS = 1.0
 #: Limit of the wait for a started process's arguments, seconds; it takes microseconds.
 _EXEC_SECONDS = 5.0
 
+#: Limit of the wait for a killed process's end, seconds; a disk that stalls holds it up.
+_KILLED_SECONDS = 60.0
+
 #: The variables that a started process inherits. Anything else (Airflow's own secrets among them) stays behind.
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "USER", "LD_LIBRARY_PATH")
 
@@ -79,7 +82,7 @@ class ProcessIdentity:
                 if self._ended_within(process, grace_seconds):
                     return True
             process.kill()
-            self._ended_within(process, 10.0)
+            self._ended_within(process, _KILLED_SECONDS)
         return kill
 
     def _ended_within(self, process: psutil.Process, seconds: float) -> bool:

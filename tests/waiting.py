@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.rest_calls import ConnectorStatus
-from airflow_eos_provider.errors import UnreachableError
+from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
@@ -29,7 +29,9 @@ API_PAUSE_SECONDS = 1.0
 
 
 def until(condition: Callable[[], object], what: str, *, seconds: float, pause: float | None = None) -> None:
-    """Look again and again until the condition holds. A look that nobody answered, on a busy machine, sees nothing yet.
+    """Look again and again until the condition holds.
+
+    A look that nobody answered, on a busy machine, sees nothing yet; nor does one that an open transaction held up.
 
     :param condition: what is looked at; it holds once its result is true.
     :param what: what is waited for, for the message of a wait in vain.
@@ -44,7 +46,7 @@ def until(condition: Callable[[], object], what: str, *, seconds: float, pause: 
         try:
             if condition():
                 return
-        except UnreachableError as error:
+        except (UnreachableError, ReadTimeoutError) as error:
             unanswered = error
         now = time.monotonic()
         assert now < deadline, f"waited {now - begun:.0f} s in vain for {what}: {unanswered or 'it does not hold'}"
@@ -62,13 +64,18 @@ def wait_for(what: str, condition: Callable[[], object], seconds: float = 180.0)
 
 def answered(question: Callable[[], T]) -> T:
     """The answer, or the error, of a question; one that nobody answered, on a busy machine, is asked again."""
-    answers: list[T] = []
+    answers: list[T | ReadTimeoutError] = []
 
     def is_answered() -> bool:
-        answers.append(question())
+        try:
+            answers.append(question())
+        except ReadTimeoutError as error:
+            answers.append(error)
         return True
 
     until(is_answered, "an answer", seconds=60)
+    if isinstance(answers[0], ReadTimeoutError):
+        raise answers[0]
     return answers[0]
 
 

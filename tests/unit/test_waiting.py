@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_eos_provider.errors import UnreachableError
+from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
 from tests.waiting import answered, until
 
 
 def test_a_look_that_nobody_answered_is_taken_again() -> None:
-    looks = [UnreachableError("no broker answers"), False, True]
+    looks = [UnreachableError("no broker answers"), ReadTimeoutError("a transaction is open"), False, True]
 
     def look() -> object:
         seen = looks.pop(0)
-        if isinstance(seen, UnreachableError):
+        if isinstance(seen, Exception):
             raise seen
         return seen
 
@@ -22,7 +22,7 @@ def test_a_look_that_nobody_answered_is_taken_again() -> None:
 
 
 def test_a_question_that_nobody_answered_is_asked_again_and_its_error_is_an_answer() -> None:
-    answers = [UnreachableError("no broker answers"), 7, UnreachableError("no broker answers"), KeyError("x")]
+    answers = [UnreachableError("no broker answers"), 7, ReadTimeoutError("a transaction is open")]
 
     def ask() -> object:
         found = answers.pop(0)
@@ -31,7 +31,7 @@ def test_a_question_that_nobody_answered_is_asked_again_and_its_error_is_an_answ
         return found
 
     assert answered(ask) == 7
-    with pytest.raises(KeyError):
+    with pytest.raises(ReadTimeoutError):
         answered(ask)
 
 
