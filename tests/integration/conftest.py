@@ -45,7 +45,7 @@ class Eos:
 
     def run(self, *arguments: str, expect: int | tuple[int, ...] = 0) -> subprocess.CompletedProcess[str]:
         done = FORKS.run(
-            "airflow_eos_provider.cli", arguments, folder=self.folder, environment=self._environment, seconds=400
+            "airflow_eos_provider.cli", arguments, folder=self.folder, environment=self._environment, seconds=900
         )
         codes = expect if isinstance(expect, tuple) else (expect,)
         assert done.returncode in codes, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -55,7 +55,9 @@ class Eos:
         return str(json.loads(self.run("plan", "--to", to, "--json").stdout)["hash"])
 
     def roll(self, to: Mode) -> dict[str, object]:
-        report: dict[str, object] = json.loads(self.run("apply", "--to", to, "--yes", "--json").stdout)["report"]
+        # A worker starts slowly on a busy machine, and so is a look at it.
+        done = self.run("apply", "--to", to, "--yes", "--json", "--gate-timeout", "300")
+        report: dict[str, object] = json.loads(done.stdout)["report"]
         return report
 
     @contextlib.contextmanager

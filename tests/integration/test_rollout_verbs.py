@@ -336,7 +336,7 @@ def roll_beside_a_killed_worker(eos: Any, roll: Any) -> str:
             assert f"start {killed.worker_id}: " in named
             assert str(killed.pid_file) in named
             lab.start_worker(index)
-            _, progress = roll.communicate(timeout=300)
+            _, progress = roll.communicate(timeout=900)
     assert roll.returncode == 0, progress
     assert f"{killed.worker_id} runs again" in progress
     return str(killed.worker_id)

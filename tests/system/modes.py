@@ -15,7 +15,7 @@ from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests import seen
 
-SETTINGS = RolloutSettings(poll_interval_seconds=0.3, hold_seconds=1.0)
+SETTINGS = RolloutSettings(poll_interval_seconds=0.3, hold_seconds=1.0, gate_timeout_seconds=600.0)
 
 
 def close_what_is_open(lab: Lab) -> None:
