@@ -172,7 +172,7 @@ def test_a_retry_compares_its_rows_with_what_is_committed(
 def test_the_number_of_slots_bounds_a_barrier_stage(
     remote: Any, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_eos_provider.interval.spark.write.speculates", lambda spark: True)
+    monkeypatch.setattr("airflow_eos_provider.interval.spark.slicing.speculates", lambda spark: True)
     frame = parquet(remote, tmp_path, DAY, 100)
     with pytest.raises(ConfigurationError, match="only 2 run at once"):
         write_interval(frame, target.pipeline, DAY, slices=4, tasks=3)
