@@ -1,4 +1,4 @@
-"""DAGs on one real Connect cluster, in a real Airflow whose processes are killed.
+"""DAGs on a real Connect cluster, in a real Airflow whose processes are killed; in one test on two clusters.
 
 The upgrade, deferred at its gates, goes on; the audit and the deferred sensor notice a worker in another mode. One lab
 and one Airflow for all, which cost most of what these tests take.
@@ -70,9 +70,9 @@ AUDIT, SENSOR = "connect_audit", "drift_sensor"
 RESET = "connect_offsets_reset"
 CLOSE, ABORT, ABANDON, GRANT = "connect_close", "connect_transaction_abort", "interval_abandon", "grant"
 TRANSACTIONS_SENSOR, FAILURES = "transactions_sensor", "failures"
-DOWNGRADE = "connect_exactly_once_downgrade"
+DOWNGRADE, DOWNGRADE_OF_SECOND = "connect_exactly_once_downgrade", "second_exactly_once_downgrade"
 DAG_IDS = (
-    *(DAG_ID, AUDIT, SENSOR, RESET, DOWNGRADE),
+    *(DAG_ID, AUDIT, SENSOR, RESET, DOWNGRADE, DOWNGRADE_OF_SECOND),
     *(CLOSE, ABORT, ABANDON, GRANT, TRANSACTIONS_SENSOR, FAILURES),
 )
 DEADLINE_SECONDS = 300.0
@@ -86,6 +86,9 @@ DAG_FILES = (
     *(HERE / "deferred_upgrade.py", HERE / "drift_sensor.py", HERE / "reports.py"),
     *(REPOSITORY / "connect.py", REPOSITORY / "example_backfill.py"),
 )
+
+#: The cluster file of the second cluster, beside that of the first.
+SECOND_FILE = "second.yaml"
 
 #: Beside Airflow's folder: a line for each event of the upgrade DAG that OpenLineage's transport has sent.
 LINEAGE = "lineage.jsonl"
@@ -145,15 +148,8 @@ class Upgrade:
     # what is waited for
 
     def approve(self, mode: str) -> None:
-        def asked() -> Any:
-            return self.rest.required_actions(DAG_ID, self.run_id)
-
-        self.wait(f"the question for {mode}", asked)
-        # An answer that comes earlier costs a second try, see PlanApprovalOperator.
-        asking = f"approve_{mode}"
-        wait_for("the end of its process", lambda: has_heard_of_the_end(self.airflow, self.run_id, asking))
-        (action,) = wait_for(f"the question for {mode}, parked", asked)  # the operator looks again now and then
-        assert action.task_id == asking
+        action = question(self.airflow, self.rest, DAG_ID, self.run_id)
+        assert action.task_id == f"approve_{mode}"
         assert f"+exactly.once.source.support={mode}" in action.body
         assert "its tasks are unassigned" in action.body
         self.rest.answer(DAG_ID, self.run_id, action, "Approve")
@@ -292,6 +288,7 @@ def airflow(
         (copy_with_early_retries if file.stem == "connect" else shutil.copy)(file, dags)
     connections = {
         "kafka_connect_default": {"conn_type": "kafka_connect", "extra": {"cluster_file": str(secrets.file)}},
+        "second": {"conn_type": "kafka_connect", "extra": {"cluster_file": str(secrets.file.with_name(SECOND_FILE))}},
         "kafka_default": {"conn_type": "kafka", "extra": {"bootstrap.servers": lab.bootstrap_servers}},
     }
     airflow = AirflowLab.start(
@@ -505,7 +502,7 @@ def test_a_stale_worker_is_noticed_and_reported_once(rest: AirflowRest, lab: Lab
     wait_for("the first look", lambda: "success" in rest.run_states(AUDIT).values())
     (looked, *_) = (run for run, state in rest.run_states(AUDIT).items() if state == "success")
     assert rest.xcom(AUDIT, looked, "look_at_transactions")["verdict"] == "pass"
-    wait_for("the sensor to defer", lambda: states(rest, sensor_run) == ["deferred"])
+    wait_for("the sensor to defer", lambda: states_of(rest, SENSOR, sensor_run) == {"wait_for_drift": "deferred"})
     assert "failed" not in rest.run_states(AUDIT).values()
 
     with stale_worker(lab) as worker_id:
@@ -515,7 +512,8 @@ def test_a_stale_worker_is_noticed_and_reported_once(rest: AirflowRest, lab: Lab
 
     found = rest.xcom(SENSOR, sensor_run, "wait_for_drift")
     assert [finding["subject"] for finding in found["findings"]] == [worker_id]
-    logs = [log_of(rest, run) for run, state in rest.run_states(AUDIT).items() if state == "failed"]
+    failed = [run for run, state in rest.run_states(AUDIT).items() if state == "failed"]
+    logs = [log_of(rest, AUDIT, run, "look_for_drift") for run in failed]
     assert len(logs) > 1
     assert all(f"{worker_id} is a member of the group, but not in the cluster file" in log for log in logs)
     assert sum("'eos transactions audit' check again" in log for log in logs) == 1
@@ -550,10 +548,9 @@ def test_offsets_are_reset_from_the_form_and_a_killed_task_takes_its_change_up(
 
     rest.unpause(RESET)
     run = rest.trigger(RESET, {"connector": "lines"})
-    (action,) = question(rest, RESET, run)
+    action = question(airflow, rest, RESET, run)
     assert "Reset the source offsets of lines" in action.subject
     assert "position" in action.body
-    wait_for("the end of the process that asks", lambda: has_heard_of_the_end(airflow, run, "approve"))
 
     lease = kill_in_its_change(lab, rest, RESET, run, action)
     succeeded(rest, RESET, run)
@@ -573,7 +570,7 @@ def test_offsets_are_reset_from_the_form_and_a_killed_task_takes_its_change_up(
 
 
 def test_what_was_left_open_is_closed_ended_and_given_up_and_acls_are_granted_from_the_forms(
-    lab: Lab, rest: AirflowRest
+    lab: Lab, airflow: AirflowLab, rest: AirflowRest
 ) -> None:
     """All at once: a change that was cut off, a transaction that hangs, an interval run of which nothing is written."""
     kafka, name = lab.cluster().kafka, "late"
@@ -598,7 +595,7 @@ def test_what_was_left_open_is_closed_ended_and_given_up_and_acls_are_granted_fr
     with HangingTransaction.on(lab, name, 0):
         failed, sensor = rest.trigger(FAILURES), rest.trigger(TRANSACTIONS_SENSOR)
         runs = {dag_id: rest.trigger(dag_id, conf) for dag_id, conf in confs.items()}
-        asked = {dag_id: question(rest, dag_id, run_id)[0] for dag_id, run_id in runs.items()}
+        asked = {dag_id: question(airflow, rest, dag_id, run_id) for dag_id, run_id in runs.items()}
         wait_for("the sensor to defer", lambda: states_of(rest, TRANSACTIONS_SENSOR, sensor) == {"wait": "deferred"})
         for dag_id, action in asked.items():
             rest.answer(dag_id, runs[dag_id], action, "Approve")
@@ -617,29 +614,47 @@ def test_what_was_left_open_is_closed_ended_and_given_up_and_acls_are_granted_fr
         "roll": "A task of a roll has failed",
         "late": f"{run.name} of group eos-intervals is not complete",
     }.items():
-        log = "\n".join(line.text for line in rest.new_log_lines(LogCursor(FAILURES, failed, task_id, 1)))
-        assert f"sent: {words}" in log, log
+        assert f"sent: {words}" in log_of(rest, FAILURES, failed, task_id)
 
 
-def test_one_approval_takes_the_cluster_straight_back_to_disabled(
-    lab: Lab, airflow: AirflowLab, rest: AirflowRest
+def test_of_two_clusters_that_wait_at_once_one_goes_straight_back_to_disabled_and_the_other_stays_as_answered(
+    lab: Lab, lab_factory: Callable[..., Lab], airflow: AirflowLab, rest: AirflowRest, secrets: Secrets
 ) -> None:
     bring_to(lab, Mode.ENABLED)
-    rest.unpause(DOWNGRADE)
-    run = rest.trigger(DOWNGRADE)
-    (action,) = question(rest, DOWNGRADE, run)
-    assert "-exactly.once.source.support=enabled\n+exactly.once.source.support=disabled" in action.body
-    assert "Exactly-once ends" in action.body
-    wait_for("the end of the process that asks", lambda: has_heard_of_the_end(airflow, run, action.task_id))
-    rest.answer(DOWNGRADE, run, action, "Approve")
-    succeeded(rest, DOWNGRADE, run)
-    tasks = states_of(rest, DOWNGRADE, run)
+    before = seen.starts(lab)
+    for dag_id in (DOWNGRADE, DOWNGRADE_OF_SECOND):
+        rest.unpause(dag_id)
+    runs = {DOWNGRADE: rest.trigger(DOWNGRADE)}
+    second = lab_factory(name="second", mode=Mode.ENABLED, workers=1)
+    shutil.copy(second.cluster_file, secrets.file.with_name(SECOND_FILE))
+    run = runs[DOWNGRADE_OF_SECOND] = rest.trigger(DOWNGRADE_OF_SECOND)
+    asked = {dag_id: question(airflow, rest, dag_id, run_id) for dag_id, run_id in runs.items()}
+    wait_for("both at once", lambda: set(rest.required_actions("~", "~")) == set(asked.values()))
+    for dag_id, group_id in {DOWNGRADE: lab.group_id, DOWNGRADE_OF_SECOND: second.group_id}.items():
+        assert f"Roll Kafka Connect group {group_id} to disabled?" in asked[dag_id].subject
+        body = asked[dag_id].body
+        assert "-exactly.once.source.support=enabled\n+exactly.once.source.support=disabled" in body
+        assert "Exactly-once ends" in body
+
+    rest.answer(DOWNGRADE_OF_SECOND, run, asked[DOWNGRADE_OF_SECOND], "Approve")
+    succeeded(rest, DOWNGRADE_OF_SECOND, run)
+    tasks = states_of(rest, DOWNGRADE_OF_SECOND, run)
     assert set(tasks.values()) == {"success"}
-    assert rest.required_actions(DOWNGRADE, run) == ()
-    loggers = {line.logger for task in tasks for line in rest.new_log_lines(LogCursor(DOWNGRADE, run, task, 1))}
+    assert seen.modes(second) == {Mode.DISABLED}
+    (rollout,) = read_journal(second.cluster().kafka, second.group_id).rollouts.values()
+    assert rollout.actor == f"airflow {DOWNGRADE_OF_SECOND}/{run}, approved by admin"
+    loggers = {
+        line.logger for task in tasks for line in rest.new_log_lines(LogCursor(DOWNGRADE_OF_SECOND, run, task, 1))
+    }
     assert any(name.endswith(".ConnectRollingUpgradeOperator") for name in loggers)
     assert {name for name in loggers if name.split(".")[0] in ("kafka", "httpx")} == set()
-    assert seen.modes(lab) == {Mode.DISABLED}
+
+    wait_for("the other as before", lambda: rest.required_actions("~", "~") == (asked[DOWNGRADE],))
+    rest.answer(DOWNGRADE, runs[DOWNGRADE], asked[DOWNGRADE], "Reject")
+    succeeded(rest, DOWNGRADE, runs[DOWNGRADE])
+    assert states_of(rest, DOWNGRADE, runs[DOWNGRADE])["roll_disabled"] == "skipped"
+    assert seen.modes(lab) == {Mode.ENABLED}
+    assert seen.starts(lab) == before
 
 
 def states_of(rest: AirflowRest, dag_id: str, run_id: str) -> dict[str, str | None]:
@@ -659,10 +674,16 @@ def clear(rest: AirflowRest, dag_id: str, run_id: str, task_id: str) -> None:
     rest._write("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", content=content)
 
 
-def question(rest: AirflowRest, dag_id: str, run_id: str) -> tuple[RequiredAction, ...]:
-    """What a run asks, once it does."""
-    actions = wait_in_run(rest, dag_id, run_id, "the question", lambda: rest.required_actions(dag_id, run_id))
-    return actions  # type: ignore[no-any-return]
+def question(airflow: AirflowLab, rest: AirflowRest, dag_id: str, run_id: str) -> RequiredAction:
+    """What a run asks, once an answer costs no second try; see PlanApprovalOperator."""
+
+    def asked() -> Any:
+        return rest.required_actions(dag_id, run_id)
+
+    (action,) = wait_in_run(rest, dag_id, run_id, "the question", asked)
+    wait_for("the end of the process that asks", lambda: has_heard_of_the_end(airflow, run_id, action.task_id))
+    (action,) = wait_for("the question, parked", asked)  # the operator looks again now and then
+    return action  # type: ignore[no-any-return]
 
 
 def kill_in_its_change(lab: Lab, rest: AirflowRest, dag_id: str, run_id: str, action: RequiredAction) -> Lease:
@@ -699,13 +720,9 @@ def stale_worker(lab: Lab) -> Iterator[str]:
         lab.stop_worker(index)
 
 
-def states(rest: AirflowRest, run_id: str) -> list[str | None]:
-    return [task.state for task in rest.task_instances(SENSOR, run_id)]
-
-
-def log_of(rest: AirflowRest, run_id: str) -> str:
-    cursor = LogCursor(AUDIT, run_id, "look_for_drift", try_number=1)
-    return "\n".join(line.text for line in rest.new_log_lines(cursor))
+def log_of(rest: AirflowRest, dag_id: str, run_id: str, task_id: str) -> str:
+    """Of its first try."""
+    return "\n".join(line.text for line in rest.new_log_lines(LogCursor(dag_id, run_id, task_id, 1)))
 
 
 def wait_for(what: str, condition: Callable[[], Any], pause: float = API_PAUSE_SECONDS) -> Any:

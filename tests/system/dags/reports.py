@@ -1,4 +1,4 @@
-"""What no DAG of the repository has: a deferred sensor of transactions, notifiers of failures, a fixed ACL request."""
+"""What no DAG of the repository has: a deferred sensor, notifiers of failures, a fixed ACL request, another cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG, BaseNotifier
 
-from airflow_eos_provider.dag_factories import acl_grant_dag
+from airflow_eos_provider.dag_factories import acl_grant_dag, downgrade_dag
 from airflow_eos_provider.notifications import ConnectRollNotifier, IntervalLateNotifier
 from airflow_eos_provider.operators import ConnectRollingUpgradeOperator
 from airflow_eos_provider.sensors import ConnectTransactionsSensor, IntervalCompleteSensor
@@ -44,3 +44,6 @@ with DAG("failures", schedule=None, catchup=False):
     )
 
 grant = acl_grant_dag(dag_id="grant", pipelines="eos-intervals/orders:orders", interval_principal="User:spark")
+
+# Its only worker is restarted.
+second = downgrade_dag(conn_id="second", dag_id="second_exactly_once_downgrade", settings={"allow_downtime": True})
