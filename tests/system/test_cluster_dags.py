@@ -31,12 +31,15 @@ from airflow_eos_provider.interval.verify import statuses
 from airflow_eos_provider.journal.change import change_journal, group_change
 from airflow_eos_provider.journal.journal import JournalContent, read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState
+from airflow_eos_provider.kafka.acl_values import Acl
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.airflow import COMPONENTS, AirflowLab, AirflowOptions, database_name, wait_for_dag
 from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest, LogCursor, RequiredAction
 from airflow_eos_provider.lab.servers.postgres import Postgres
 from airflow_eos_provider.processes import identify, spawn
+from airflow_eos_provider.stored import from_json
 from tests import seen
 from tests.integration.hanging_transaction import HangingTransaction
 from tests.integration.named_listener import NamedListener
@@ -68,12 +71,13 @@ pytestmark = pytest.mark.timeout(1800)
 DAG_ID = "deferred_upgrade"
 AUDIT, SENSOR = "connect_audit", "drift_sensor"
 RESET = "connect_offsets_reset"
-CLOSE, ABORT, ABANDON, GRANT = "connect_close", "connect_transaction_abort", "interval_abandon", "grant"
+CLOSE, ABORT, ABANDON = "connect_close", "connect_transaction_abort", "interval_abandon"
+GRANT, REVOKE = "grant", "revoke"
 TRANSACTIONS_SENSOR, FAILURES = "transactions_sensor", "failures"
 DOWNGRADE, DOWNGRADE_OF_SECOND = "connect_exactly_once_downgrade", "second_exactly_once_downgrade"
 DAG_IDS = (
     *(DAG_ID, AUDIT, SENSOR, RESET, DOWNGRADE, DOWNGRADE_OF_SECOND),
-    *(CLOSE, ABORT, ABANDON, GRANT, TRANSACTIONS_SENSOR, FAILURES),
+    *(CLOSE, ABORT, ABANDON, GRANT, REVOKE, TRANSACTIONS_SENSOR, FAILURES),
 )
 DEADLINE_SECONDS = 300.0
 
@@ -569,7 +573,7 @@ def test_offsets_are_reset_from_the_form_and_a_killed_task_takes_its_change_up(
         connect.delete("lines")
 
 
-def test_what_was_left_open_is_closed_ended_and_given_up_and_acls_are_granted_from_the_forms(
+def test_what_was_left_open_is_closed_ended_and_given_up_and_acls_are_granted_and_revoked_from_the_forms(
     lab: Lab, airflow: AirflowLab, rest: AirflowRest
 ) -> None:
     """All at once: a change that was cut off, a transaction that hangs, an interval run of which nothing is written."""
@@ -590,7 +594,7 @@ def test_what_was_left_open_is_closed_ended_and_given_up_and_acls_are_granted_fr
         ABANDON: {"run": run.name},
         GRANT: {},
     }
-    for dag_id in (*confs, TRANSACTIONS_SENSOR, FAILURES):
+    for dag_id in (*confs, REVOKE, TRANSACTIONS_SENSOR, FAILURES):
         rest.unpause(dag_id)
     with HangingTransaction.on(lab, name, 0):
         failed, sensor = rest.trigger(FAILURES), rest.trigger(TRANSACTIONS_SENSOR)
@@ -599,13 +603,21 @@ def test_what_was_left_open_is_closed_ended_and_given_up_and_acls_are_granted_fr
         wait_for("the sensor to defer", lambda: states_of(rest, TRANSACTIONS_SENSOR, sensor) == {"wait": "deferred"})
         for dag_id, action in asked.items():
             rest.answer(dag_id, runs[dag_id], action, "Approve")
+        succeeded(rest, GRANT, runs[GRANT])
+        granted = from_json(set[Acl], rest.xcom(GRANT, runs[GRANT], "apply")["acls"])
+        wait_for("the ACLs", lambda: acls(lab) == granted)
+        runs[REVOKE] = rest.trigger(REVOKE)
+        rest.answer(REVOKE, runs[REVOKE], question(airflow, rest, REVOKE, runs[REVOKE]), "Approve")
         for dag_id, run_id in {**runs, TRANSACTIONS_SENSOR: sensor}.items():
             succeeded(rest, dag_id, run_id)
     applied = {dag_id: rest.xcom(dag_id, run_id, "apply") for dag_id, run_id in runs.items()}
     assert read_journal(kafka, lab.group_id).open_change is None
     assert applied[ABORT]["after"]["waiting"] == 0
     assert (applied[ABANDON]["run"], statuses(pipeline)) == (run.name, [])
-    assert "User:spark" in {acl["principal"] for acl in applied[GRANT]["acls"]}
+    revoked = from_json(set[Acl], applied[REVOKE]["acls"])
+    assert revoked, "the pipeline's"
+    assert revoked == {acl for acl in granted if acl.principal == "User:spark"}, "what the workers need stays"
+    wait_for("the end of the ACLs", lambda: acls(lab) == granted - revoked)
     assert rest.xcom(TRANSACTIONS_SENSOR, sensor, "wait")["verdict"] == "pass"
 
     # Two failures, and what their notifiers made of them.
@@ -684,6 +696,12 @@ def question(airflow: AirflowLab, rest: AirflowRest, dag_id: str, run_id: str) -
     wait_for("the end of the process that asks", lambda: has_heard_of_the_end(airflow, run_id, action.task_id))
     (action,) = wait_for("the question, parked", asked)  # the operator looks again now and then
     return action  # type: ignore[no-any-return]
+
+
+def acls(lab: Lab) -> set[Acl]:
+    """What the broker has."""
+    with TransactionsClient(lab.cluster().kafka) as client:
+        return set(client.acls() or ())
 
 
 def kill_in_its_change(lab: Lab, rest: AirflowRest, dag_id: str, run_id: str, action: RequiredAction) -> Lease:

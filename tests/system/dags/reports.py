@@ -1,4 +1,4 @@
-"""What no DAG of the repository has: a deferred sensor, notifiers of failures, a fixed ACL request, another cluster."""
+"""What no DAG of the repository has: a deferred sensor, notifiers of failures, fixed ACL requests, another cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG, BaseNotifier
 
-from airflow_eos_provider.dag_factories import acl_grant_dag, downgrade_dag
+from airflow_eos_provider.dag_factories import acl_grant_dag, acl_revoke_dag, downgrade_dag
 from airflow_eos_provider.notifications import ConnectRollNotifier, IntervalLateNotifier
 from airflow_eos_provider.operators import ConnectRollingUpgradeOperator
 from airflow_eos_provider.sensors import ConnectTransactionsSensor, IntervalCompleteSensor
@@ -43,7 +43,9 @@ with DAG("failures", schedule=None, catchup=False):
         on_failure_callback=[IntervalLateNotifier(notifiers=channels)],
     )
 
-grant = acl_grant_dag(dag_id="grant", pipelines="eos-intervals/orders:orders", interval_principal="User:spark")
+RIGHTS: dict[str, Any] = {"pipelines": "eos-intervals/orders:orders", "interval_principal": "User:spark"}
+grant = acl_grant_dag(dag_id="grant", **RIGHTS)
+revoke = acl_revoke_dag(dag_id="revoke", **RIGHTS)
 
 # Its only worker is restarted.
 second = downgrade_dag(conn_id="second", dag_id="second_exactly_once_downgrade", settings={"allow_downtime": True})
