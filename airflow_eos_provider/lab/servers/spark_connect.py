@@ -103,8 +103,8 @@ class SparkConnect:
             "spark.driver.memory": "1g",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            # Quoted, since the folder in the marker may have spaces.
-            "spark.driver.extraJavaOptions": f'{" ".join(SHORT_LIVED)} "{self.marker}"',
+            # Quoted, since the folder may have spaces. A killed server would leave its temporary files in /tmp.
+            "spark.driver.extraJavaOptions": f'{" ".join(SHORT_LIVED)} "{self.marker}" "-Djava.io.tmpdir={scratch}"',
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.local.dir": str(scratch),
