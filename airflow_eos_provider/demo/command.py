@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +32,7 @@ What to do next:
 
 KEPT_STEPS = """\
 Left running: Airflow at {url}, user admin,
-password in {folder}/airflow/passwords.json
+password in {folder}/lab/demo/airflow/passwords.json
 What to do next:
   eos status --cluster {folder}/lab/demo/eos.yaml
   eos rollout list --cluster {folder}/lab/demo/eos.yaml
@@ -55,26 +54,23 @@ def demo(
     """
     from airflow_eos_provider.demo.main_job import run_demo, take_down  # the lab's libraries load slowly
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # they end the demo as Ctrl-C does
     console = DataConsole()
     if not console.is_terminal:
         console = DataConsole(width=LOG_WIDTH)
     if down:
-        take_down(folder)
-        console.print(f"No demo runs in {folder}.")
+        console.print(f"Ended {take_down(folder)} processes of the demo in {folder}, and removed its files.")
         return
     console.print(Text(INTRODUCTION.format(days=days, plural="s" * (days > 1))))
     try:
         report = run_demo(folder, console, keep=keep, days=days)
     except KeyboardInterrupt:
-        console.print(Text("Interrupted. Everything was taken down.", style="yellow"))
+        console.print(Text("Interrupted. Everything was taken down and removed.", style="yellow"))
         raise typer.Exit(130) from None
     failed = [promise for promise, held in report.checks.items() if not held]
     if failed:
         console.print(Text(f"NOT proved: {'; '.join(failed)}.", style="bold red"))
     else:
-        before = report.source.duplicates_before if report.source else 0
+        before = report.source.duplicates_before_enabled if report.source else 0
         text = (
             f"Proved by {len(report.checks)} checks: {before:,} duplicates without exactly-once. "
             "With it: no duplicates, no records lost, after a kill, a fencing round and a killed Spark."

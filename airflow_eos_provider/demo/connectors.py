@@ -37,9 +37,6 @@ _WAIT_SECONDS = 300.0
 
 _until = partial(until, seconds=_WAIT_SECONDS, pause_seconds=0.3)
 
-#: Between two looks at the transactional ids: the next task soon covers the traces of a fencing round.
-_FENCING_POLL_SECONDS = 0.05
-
 #: Offsets by connector and source partition.
 Offsets = Mapping[tuple[str, int], int]
 
@@ -48,52 +45,38 @@ _PARTITIONS = [(FILE_CONNECTOR, 0), *((MIRROR_CONNECTOR, number) for number in r
 
 @dataclass(frozen=True, slots=True)
 class Fencing:
-    """What a fencing round did to a connector's transactional ids, and the task count records around it.
+    """A fencing round of a connector.
 
-    A later epoch alone is no proof: since KIP-890 every transaction that ends raises it. The fencing client, however,
-    registers its own transaction timeout, which stays until the id's next owner begins.
-
-    :param fenced: the ids that were seen with the fencing client's timeout. A new task may begin before anyone looks,
-        but the id of a removed task stays so.
+    :param epochs: of each transactional id, before and after; -1 for an id that is gone.
+    :param is_real: whether every old id has a later owner, and Connect has fenced those of the removed tasks. A later
+        epoch alone is no proof: since KIP-890 every transaction that ends raises it. The fencing client, however,
+        registers its own transaction timeout, which stays until the id's next owner begins.
     """
 
     connector: str
-    before: Mapping[str, TransactionDescription]
-    fenced: Mapping[str, TransactionDescription]
-    after: Mapping[str, TransactionDescription]
-    count_before: TaskCountRecord
-    count_after: TaskCountRecord
+    ids: list[str]
+    epochs: list[tuple[int, int]]
+    is_real: bool
 
-    @property
-    def is_real(self) -> bool:
-        """Whether every old id has a later epoch, removed ids stayed fenced, and a new record was written."""
-        removed = [name for name in self.before if int(name.rpartition("-")[2]) >= self.count_after.count]
-        return (
-            len(self.before) == self.count_before.count == len(self.before.keys() & self.after.keys())
-            and all(_owner(self.after[name]) > _owner(one) for name, one in self.before.items())
-            and bool(removed)
-            and all(
-                name in self.fenced
-                and self.after[name].timeout_ms == self.fenced[name].timeout_ms != self.before[name].timeout_ms
-                and self.after[name].producer_epoch == self.fenced[name].producer_epoch
-                for name in removed
-            )
-            and self.count_after.offset > self.count_before.offset
-            and self.count_after.count == MIRROR_TASKS_AFTER
+    @classmethod
+    def between(
+        cls,
+        connector: str,
+        before: Mapping[str, TransactionDescription],
+        after: Mapping[str, TransactionDescription],
+        count_before: TaskCountRecord,
+        count_after: TaskCountRecord,
+    ) -> Fencing:
+        ids = sorted(before)
+        is_real = (
+            len(ids) == count_before.count == len(before.keys() & after.keys())
+            and count_after.count == MIRROR_TASKS_AFTER
+            and count_after.offset > count_before.offset
+            and all(_owner(after[name]) > _owner(before[name]) for name in ids)
+            and all(after[name].timeout_ms != before[name].timeout_ms for name in ids[MIRROR_TASKS_AFTER:])
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        ids = sorted(self.before)
-        return {
-            "connector": self.connector,
-            "ids": ids,
-            "epochs": [[self.before[i].producer_epoch, self.after[i].producer_epoch] for i in ids if i in self.after],
-            "fenced_epochs": {i: self.fenced[i].producer_epoch for i in ids if i in self.fenced},
-            "task_count_record": {
-                name: {"tasks": record.count, "offset": record.offset}
-                for name, record in (("before", self.count_before), ("after", self.count_after))
-            },
-        }
+        epochs = [(before[i].producer_epoch, after[i].producer_epoch if i in after else -1) for i in ids]
+        return cls(connector, ids, epochs, is_real)
 
 
 def _owner(one: TransactionDescription) -> tuple[int, int]:
@@ -187,11 +170,11 @@ class Connectors:
             has copies.
         :returns: the ``worker``, and ``tasks_running_again_seconds``.
         """
+        worker_id = _until(self._file_worker, f"the task of {FILE_CONNECTOR}")
+        number = [worker.worker_id for worker in self._session.cluster.workers].index(worker_id)
         if with_duplicates:
             _until(self._has_uncommitted_records, f"{UNCOMMITTED_RECORDS} records without an offset")
         started = time.monotonic()
-        (task,) = self._session.ask(lambda rest: rest.statuses())[FILE_CONNECTOR].tasks
-        number = [worker.worker_id for worker in self._session.cluster.workers].index(task.worker_id)
         self._lab.stop_worker(number, kill=True)
         before = self.offsets()
         self._lab.start_worker(number)
@@ -201,35 +184,31 @@ class Connectors:
             _until(self._has_copies, f"duplicates in {FLIGHTS_TOPIC}")
         return {"worker": self._lab.connect_urls[number], "tasks_running_again_seconds": seconds}
 
+    def _file_worker(self) -> str:
+        """The worker that runs the file source; Connect leaves a connector out while it has no status."""
+        status = self._session.ask(lambda rest: rest.statuses()).get(FILE_CONNECTOR)
+        return status.tasks[0].worker_id if status and status.tasks else ""
+
     def _has_uncommitted_records(self) -> bool:
-        records = self.drain(FLIGHTS_TOPIC).records
+        records = drain(self._lab.kafka, FLIGHTS_TOPIC).records
         position = self.offsets().get((FILE_CONNECTOR, 0), 0)  # read last: an offset that is committed now counts
         with self._path.open("rb") as file:
             return records - file.read(max(0, position)).count(b"\n") >= UNCOMMITTED_RECORDS
 
     def _has_copies(self) -> bool:
-        drained = self.drain(FLIGHTS_TOPIC)
+        drained = drain(self._lab.kafka, FLIGHTS_TOPIC)
         return drained.records > len(drained.copies)
 
     def reconfigure_mirror(self) -> Fencing:
-        """Take the mirror from three tasks to two and watch the fencing round that this causes."""
+        """Take the mirror from three tasks to two, for which Connect has to fence the three."""
         ids = [f"{self._lab.group_id}-{MIRROR_CONNECTOR}-{number}" for number in range(MIRROR_TASKS_BEFORE)]
-        count_before = self._task_count_record()
-        fenced: dict[str, TransactionDescription] = {}
         with TransactionsClient(self._lab.kafka) as transactions:
-            before = transactions.describe(ids)
-
-            def is_over() -> bool:
-                over = self._task_count_record().offset > count_before.offset  # read first: then all ids are fenced
-                now = transactions.describe(before)
-                fenced.update({name: one for name, one in now.items() if one.timeout_ms != before[name].timeout_ms})
-                return over
-
+            count_before, before = self._task_count_record(), transactions.describe(ids)
             self._session.ask(lambda rest: rest.patch_config(MIRROR_CONNECTOR, {"tasks.max": str(MIRROR_TASKS_AFTER)}))
-            _until(is_over, "the fencing round", pause_seconds=_FENCING_POLL_SECONDS)
+            _until(lambda: self._task_count_record().offset > count_before.offset, "the fencing round")
             self.wait_for_progress(self.offsets())
             after = transactions.describe(ids)
-            return Fencing(MIRROR_CONNECTOR, before, fenced, after, count_before, self._task_count_record())
+        return Fencing.between(MIRROR_CONNECTOR, before, after, count_before, self._task_count_record())
 
     def _task_count_record(self) -> TaskCountRecord:
         state = read_cluster_state(self._session.kafka, f"{self._lab.group_id}-configs")
@@ -239,15 +218,11 @@ class Connectors:
         """Read both topics, the first when the file was read to its end, the second when the mirror has copied it."""
         size = self._path.stat().st_size
         _until(lambda: self.offsets()[FILE_CONNECTOR, 0] >= size, "the end of the file")
-        flights = self.drain(FLIGHTS_TOPIC)
+        flights = drain(self._lab.kafka, FLIGHTS_TOPIC)
 
         def is_copied() -> bool:
             now = self.offsets()
             return all(now[MIRROR_CONNECTOR, number] >= last for number, last in flights.last_offsets.items())
 
         _until(is_copied, f"the copies of {FLIGHTS_TOPIC}")
-        return flights, self.drain(MIRROR_TOPIC)
-
-    def drain(self, topic: str) -> Drained:
-        """Read a topic as a reader of committed records."""
-        return drain(self._lab.kafka, topic, timeout_seconds=_WAIT_SECONDS)
+        return flights, drain(self._lab.kafka, MIRROR_TOPIC)

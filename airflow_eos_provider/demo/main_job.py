@@ -10,25 +10,26 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NoReturn
 
 from rich.console import Console
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.demo import intervals, upgrade
 from airflow_eos_provider.demo.connectors import Connectors
 from airflow_eos_provider.demo.flights import Feeder, january
-from airflow_eos_provider.demo.oracle import compare, expected_from_file
-from airflow_eos_provider.demo.report import WORKERS, DemoReport
-from airflow_eos_provider.demo.screen import Screen
+from airflow_eos_provider.demo.oracle import compare, drain, expected_from_file
+from airflow_eos_provider.demo.report import WORKERS, DemoReport, Screen
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.ownership import own_processes
 from airflow_eos_provider.lab.record import LabOptions
 from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.servers.spark_connect import SparkConnect
@@ -42,65 +43,90 @@ _SESSION_TIMEOUT_MS = 6_000
 
 _DAG_KNOWN_SECONDS = 600.0
 
+#: What ends the demo as Ctrl-C does.
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def run_demo(folder: Path, console: Console, *, keep: bool, days: int) -> DemoReport:
     """Run the demo, show it, write its report.
 
-    Whatever happens, Ctrl-C and SIGTERM included, all that was started is taken down, unless it is to be kept.
+    Whatever happens, Ctrl-C, SIGTERM and SIGHUP included, all that was started is taken down, unless it is to be kept.
+    Its files are removed with it, unless the demo failed: then they have the reason.
 
-    :param folder: everything of the demo; an earlier demo in it is taken down and replaced.
+    :param folder: everything of the demo; what an earlier one has left there is reported and taken down.
     :param keep: leave lab and Airflow up at the end.
     :param days: how many daily intervals to write after the upgrade.
     :raises ConfigurationError: another demo is running in the same folder.
     :raises EosError: a stage failed; the report has what was found until then.
+    :raises KeyboardInterrupt: it was interrupted, and nothing is left of it.
     """
     report = DemoReport(days=days)
     with _only_demo_in(folder), Screen(console) as screen:
-        kept = False
+        _on_interrupts(_interrupt)
+        interrupted = False
         try:
-            _run(folder.resolve(), screen.stage, report)
-            kept = keep
+            _run(folder, screen, report)
         except BaseException as error:
             report.failure = f"{type(error).__name__}: {error}"
-            kept = keep and isinstance(error, Exception)
+            interrupted = not isinstance(error, Exception)
             raise
         finally:
-            if not kept:
+            if interrupted or not keep:
+                _on_interrupts(signal.SIG_IGN)  # taking down is bounded and must not be interrupted
                 screen.stage("Take everything down")
-                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                    signal.signal(number, signal.SIG_IGN)  # taking down is bounded and must not be interrupted
-                _clear(folder, keep_data=not report.ok)
-            report.timings = screen.timings()
-            report.write(folder / "report.json")
-            if not report.ok:
-                screen.say(f"Logs: {folder / 'lab'} and {folder / 'airflow'}")
-                if kept:
-                    screen.say(f"Everything is left running. Stop it: eos demo --down --dir {folder}")
+                _clear(folder, keep_files=not (interrupted or report.ok))
+            if not interrupted:
+                report.timings = screen.timings()
+                report.write(folder / "report.json")
+                if not report.ok:
+                    screen.say(f"Logs: {folder / 'lab' / 'demo'}")
+                    if keep:
+                        screen.say(f"Everything is left running. Stop it: eos demo --down --dir {folder}")
     report.show(console)
     return report
 
 
-def take_down(folder: Path) -> None:
-    """End what a kept or a killed demo left running in this folder.
+def take_down(folder: Path) -> int:
+    """Take down a demo that was kept or killed, and remove its files.
 
+    :returns: how many of its processes ran.
     :raises ConfigurationError: a demo is running there right now.
     """
-    if folder.is_dir():
-        with _only_demo_in(folder):
-            _clear(folder)
+    if not folder.is_dir():
+        return 0
+    with _only_demo_in(folder):
+        return _clear(folder)
 
 
-def _run(folder: Path, stage: Callable[[str], None], report: DemoReport) -> None:
+def lab_folder(folder: Path) -> Path:
+    """The lab of the demo in this folder, with Airflow and the data inside."""
+    return folder.resolve() / "lab" / "demo"
+
+
+def _run(folder: Path, screen: Screen, report: DemoReport) -> None:
     """Every stage, in order."""
+    stage = screen.stage
     stage(f"Start Kafka, PostgreSQL and {WORKERS} Connect workers, exactly-once disabled")
-    lab = _start_lab(folder)
+    if found := _clear(folder):
+        screen.say(f"Ended {found} process{'es' * (found > 1)} of an earlier demo in {folder}.")
+    (folder / "report.json").unlink(missing_ok=True)
+    lab = Lab.up(
+        LabOptions(
+            name="demo",
+            workers=WORKERS,
+            mode=Mode.DISABLED,
+            session_timeout_ms=_SESSION_TIMEOUT_MS,
+            root=lab_folder(folder).parent,
+            postgres=True,
+        )
+    )
     spark = lab.spark_connect({DAEMON_PROPERTY: DAEMON_MODULE})
     with (
         ThreadPoolExecutor(1) as background,
-        Feeder(folder / "data" / "flights.jsonl", rate=FLIGHTS_PER_SECOND) as feeder,
+        Feeder(lab.data_dir / "flights.jsonl", rate=FLIGHTS_PER_SECOND) as feeder,
         ConnectSession(lab.cluster()) as session,
     ):
-        starting = background.submit(_start_airflow, folder, lab, spark)
+        starting = background.submit(_start_airflow, lab, spark)
         try:
             stage(f"Load: {FLIGHTS_PER_SECOND} flights a second by a file source, copied by a mirror")
             connectors = Connectors(lab, session, feeder.path)
@@ -111,7 +137,7 @@ def _run(folder: Path, stage: Callable[[str], None], report: DemoReport) -> None
             airflow = starting.result()
         except BaseException:
             if not starting.done():  # then it ends at once
-                AirflowLab.clear(folder / "airflow")
+                AirflowLab.clear(lab.root / "airflow")
             raise
         starting_spark = background.submit(spark.start)
         with airflow.rest() as rest:
@@ -123,12 +149,9 @@ def _run(folder: Path, stage: Callable[[str], None], report: DemoReport) -> None
             report.killed = connectors.kill_worker()
             stage("Take the mirror from three tasks to two: Connect fences the old tasks")
             report.fencing = connectors.reconfigure_mirror()
-            report.load_lasted = feeder.is_running
-            report.load = {"lines": feeder.stop(), "rate": FLIGHTS_PER_SECOND}
+            report.load = {"lasted": feeder.is_running, "lines": feeder.stop(), "rate": FLIGHTS_PER_SECOND}
             starting_spark.result()
-            stage(
-                f"Backfill {report.days} day{'s' * (report.days > 1)} by Airflow and Spark; kill Spark while it writes"
-            )
+            stage(f"Backfill {counted(report.days, 'day')} by Airflow and Spark; kill Spark while it writes")
             intervals.start_backfill(rest, report.days)
             report.killed_in_intervals = [intervals.kill_while_it_writes(spark, lab.kafka)]
             summaries = intervals.wait_for_backfill(rest, report.days)
@@ -136,29 +159,13 @@ def _run(folder: Path, stage: Callable[[str], None], report: DemoReport) -> None
         flights, mirrored = connectors.drain_both()
         report.source = compare(expected_from_file(feeder.path), flights, report.upgrade.enabled_at_ms)
         report.mirror = compare(flights, mirrored, report.upgrade.enabled_at_ms)
-        drained = connectors.drain(intervals.TOPIC)
+        drained = drain(lab.kafka, intervals.TOPIC)
         report.interval_topic, report.intervals = intervals.compare_days(drained, report.days, summaries)
 
 
-def _start_lab(folder: Path) -> Lab:
-    _clear(folder)
-    for name in ("lab", "airflow", "data", "dags"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    return Lab.up(
-        LabOptions(
-            name="demo",
-            workers=WORKERS,
-            mode=Mode.DISABLED,
-            session_timeout_ms=_SESSION_TIMEOUT_MS,
-            root=folder / "lab",
-            postgres=True,
-        )
-    )
-
-
-def _start_airflow(folder: Path, lab: Lab, spark: SparkConnect) -> AirflowLab:
+def _start_airflow(lab: Lab, spark: SparkConnect) -> AirflowLab:
     lab.create_topic(intervals.TOPIC, intervals.TOPIC_PARTITIONS)
-    data, dags = folder / "data" / "january.jsonl", folder / "dags"
+    data, dags = lab.data_dir / "january.jsonl", lab.root / "dags"
     data.write_bytes(b"".join(january()))
     dags.mkdir()
     (dags / f"{upgrade.DAG_ID}.py").write_text(upgrade.DAG_FILE, encoding="utf-8")
@@ -174,12 +181,12 @@ def _start_airflow(folder: Path, lab: Lab, spark: SparkConnect) -> AirflowLab:
     }
     airflow = AirflowLab.start(
         AirflowOptions(
-            folder=folder / "airflow",
+            folder=lab.root / "airflow",
             dags_folder=dags,
             postgres=lab.postgres,
             connections={name: json.dumps(connection) for name, connection in connections.items()},
             environment={
-                "AIRFLOW__EOS__CONNECTION_FILES_FOLDERS": str(lab.cluster_file.parent),
+                "AIRFLOW__EOS__CONNECTION_FILES_FOLDERS": str(lab.root),
                 # Airflow learns of a task's end at this pace; the default is 5 s.
                 "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
             },
@@ -190,10 +197,23 @@ def _start_airflow(folder: Path, lab: Lab, spark: SparkConnect) -> AirflowLab:
     return airflow
 
 
-def _clear(folder: Path, *, keep_data: bool = False) -> None:
-    """End what a demo left in this folder: this one, one that was kept, or one that was killed."""
-    AirflowLab.clear(folder.resolve() / "airflow")
-    take_down_lab(folder.resolve() / "lab" / "demo", keep_data=keep_data)
+def _clear(folder: Path, *, keep_files: bool = False) -> int:
+    """End a demo of this folder, in any state, and remove its files; returns how many processes it had."""
+    lab = lab_folder(folder)
+    found = AirflowLab.clear(lab / "airflow") + len(own_processes(lab, None))
+    take_down_lab(lab, keep_data=keep_files)
+    return found
+
+
+def _on_interrupts(handler: Callable[..., Any] | signal.Handlers) -> None:
+    for number in _INTERRUPTS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # by nohup, or a shell's background
+            signal.signal(number, handler)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    _on_interrupts(signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

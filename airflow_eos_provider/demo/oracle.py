@@ -5,8 +5,6 @@ It alone decides whether records are missing or duplicated; no counter, offset o
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,25 +12,22 @@ from pathlib import Path
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
-#: How many examples of one kind a comparison names.
+#: How many examples of one kind a comparison names, and how much of each value it shows.
 _EXAMPLES = 10
-
-_LINE_NUMBER = re.compile(rb'\{"line":(\d+)[,}]')
+_EXAMPLE_CHARACTERS = 80
 
 
 @dataclass(slots=True)
 class Drained:
-    """A multiset of contents: a topic's committed records, or its input.
+    """A multiset of values: a topic's committed records, or its input.
 
-    :param topic: the topic, or what the contents come from.
-    :param copies: by digest of the content, one broker time (milliseconds) for each copy, in no order.
-    :param lines: by digest, the line number that the content begins with; -1 if it begins with none.
+    :param topic: the topic, or what the values come from.
+    :param copies: by value, one broker time (milliseconds) for each copy, in no order.
     :param last_offsets: by partition, the offset of the last record (not of a marker).
     """
 
     topic: str
-    copies: dict[bytes, list[int]] = field(default_factory=dict, repr=False)
-    lines: dict[bytes, int] = field(default_factory=dict, repr=False)
+    copies: dict[bytes | None, list[int]] = field(default_factory=dict, repr=False)
     last_offsets: dict[int, int] = field(default_factory=dict)
 
     def add(self, records: Sequence[LogRecord]) -> None:
@@ -41,25 +36,19 @@ class Drained:
             self.last_offsets[record.partition] = record.offset
 
     def put(self, value: bytes | None, at_ms: int = 0) -> None:
-        """Add one copy of a content."""
-        content = digest(value)
-        self.copies.setdefault(content, []).append(at_ms)
-        if content not in self.lines:
-            self.lines[content] = line_number(value)
+        """Add one copy of a value."""
+        self.copies.setdefault(value, []).append(at_ms)
 
     @property
     def records(self) -> int:
         return sum(map(len, self.copies.values()))
-
-    def counts(self) -> dict[bytes, int]:
-        return {content: len(times) for content, times in self.copies.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A topic compared with what should be in it, duplicates counted from a given moment on.
 
-    :param unexpected: records whose content was never put in.
+    :param unexpected: records whose value is not in the input.
     :param records_since: records appended since the moment; all if none is given. ``duplicates`` are surplus copies
         among them.
     :param examples: some of what is wrong, in words.
@@ -71,7 +60,7 @@ class Comparison:
     expected: int
     missing: int
     duplicates: int
-    duplicates_before: int
+    duplicates_before_enabled: int
     unexpected: int
     records_since: int
     examples: tuple[str, ...] = ()
@@ -91,7 +80,7 @@ class Comparison:
         return self.nothing_missing and self.nothing_double
 
 
-def drain(settings: KafkaSettings, topic: str, *, timeout_seconds: float = 120.0) -> Drained:
+def drain(settings: KafkaSettings, topic: str, *, timeout_seconds: float = 300.0) -> Drained:
     """Read a topic under read_committed from its beginning to its end.
 
     :raises ReadTimeoutError: the end was not reached, usually because of an open transaction.
@@ -115,24 +104,24 @@ def expected_from_values(values: Iterable[bytes], name: str) -> Drained:
 
 
 def compare(expected: Drained, drained: Drained, since_ms: int | None = None) -> Comparison:
-    """Compare a topic with what should be in it. Of several copies of one content the earliest are the right ones.
+    """Compare a topic with what should be in it. Of several copies of one value the earliest are the right ones.
 
     :param expected: the input; for a mirror, the topic that it copies.
     :param since_ms: broker time from which on duplicates count as such; earlier ones are counted apart. The topic has
         to have ``message.timestamp.type=LogAppendTime``, or its times are not the broker's.
     """
-    missing: list[int] = []
-    unexpected: list[int] = []
-    duplicates: list[tuple[int, int]] = []
-    for content, wanted in expected.copies.items():
-        missing += [expected.lines[content]] * (len(wanted) - len(drained.copies.get(content, ())))
-    for content, times in drained.copies.items():
-        line, right = drained.lines[content], len(expected.copies.get(content, ()))
-        if not right:
-            unexpected += [line] * len(times)
-        elif len(times) > right:
-            duplicates += [(line, time) for time in sorted(times)[right:]]
-    late = [(line, time) for line, time in duplicates if since_ms is None or time >= since_ms]
+    missing: list[bytes | None] = []
+    unexpected: list[bytes | None] = []
+    duplicates: list[tuple[bytes | None, int]] = []
+    for value, wanted in expected.copies.items():
+        missing += [value] * (len(wanted) - len(drained.copies.get(value, ())))
+    for value, times in drained.copies.items():
+        right = len(expected.copies.get(value, ()))
+        if right:
+            duplicates += [(value, time) for time in sorted(times)[right:]]
+        else:
+            unexpected += [value] * len(times)
+    late = [(value, time) for value, time in duplicates if since_ms is None or time >= since_ms]
     return Comparison(
         topic=drained.topic,
         against=expected.topic,
@@ -140,23 +129,16 @@ def compare(expected: Drained, drained: Drained, since_ms: int | None = None) ->
         expected=expected.records,
         missing=len(missing),
         duplicates=len(late),
-        duplicates_before=len(duplicates) - len(late),
+        duplicates_before_enabled=len(duplicates) - len(late),
         unexpected=len(unexpected),
         records_since=sum(since_ms is None or time >= since_ms for times in drained.copies.values() for time in times),
         examples=(
-            *(f"line {line} is missing" for line in sorted(missing)[:_EXAMPLES]),
-            *(f"line {line} once more at {time} ms" for line, time in sorted(late)[:_EXAMPLES]),
-            *(f"a record that was never put in (line {line})" for line in sorted(unexpected)[:_EXAMPLES]),
+            *(f"missing: {_shown(value)}" for value in missing[:_EXAMPLES]),
+            *(f"duplicate at {time} ms: {_shown(value)}" for value, time in late[:_EXAMPLES]),
+            *(f"not in the input: {_shown(value)}" for value in unexpected[:_EXAMPLES]),
         ),
     )
 
 
-def digest(value: bytes | None) -> bytes:
-    """16 bytes that identify a content; a record without a value is unlike an empty one."""
-    return b"" if value is None else hashlib.blake2b(value, digest_size=16).digest()
-
-
-def line_number(value: bytes | None) -> int:
-    """The number that a line of :func:`airflow_eos_provider.demo.flights.flight_lines` begins with; -1 if none."""
-    found = _LINE_NUMBER.match(value or b"")
-    return int(found[1]) if found else -1
+def _shown(value: bytes | None) -> str:
+    return "no value" if value is None else value[:_EXAMPLE_CHARACTERS].decode(errors="replace")

@@ -1,13 +1,15 @@
-"""What the demo found, as a file for scripts and as tables."""
+"""What the demo shows: its stages, and what it found, as a file for scripts and as tables."""
 
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -23,10 +25,43 @@ _FIGURES = {
     "found": "records",
     "missing": "missing",
     "unexpected": "unexpected",
-    "duplicates before enabled": "duplicates_before",
+    "duplicates before enabled": "duplicates_before_enabled",
     "found since enabled": "records_since",
     "duplicates since enabled": "duplicates",
 }
+
+
+class Screen:
+    """Prints a line when a stage begins; a terminal also shows that the stage is running."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._running = console.status("")
+        self._started = time.monotonic()
+        self._stages: list[tuple[str, float]] = []
+
+    def __enter__(self) -> Screen:
+        self._running.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.stop()
+
+    def stage(self, title: str) -> None:
+        """A new stage begins; the line has the seconds since the start."""
+        elapsed = time.monotonic() - self._started
+        self._stages.append((title, elapsed))
+        self._running.update(Text(title))
+        self._console.print(Text(f"{elapsed:4.0f} s  ", style="dim") + Text(title, style="bold"))
+
+    def say(self, line: str) -> None:
+        """A remark below the stage's line."""
+        self._console.print(Padding(Text(line, style="yellow"), (0, 0, 0, 8), expand=False))
+
+    def timings(self) -> list[tuple[str, float]]:
+        """The stages so far, each with its seconds."""
+        ends = [start for _, start in self._stages[1:]] + [time.monotonic() - self._started]
+        return [(title, round(end - start, 1)) for (title, start), end in zip(self._stages, ends, strict=True)]
 
 
 @dataclass(slots=True)
@@ -36,7 +71,7 @@ class DemoReport:
     :param source: topic ``flights`` compared with the input file.
     :param mirror: topic ``src.flights`` compared with topic ``flights``.
     :param killed: the worker that was killed after the upgrade, and the seconds until every task worked again.
-    :param load_lasted: whether lines were still being written when the fencing round was over.
+    :param load: ``lines`` written, their ``rate``, and whether it ``lasted`` until the fencing round was over.
     :param intervals: one entry a day: ``interval``, ``records``, ``duplicates``, ``missing``, ``tries``, ``seconds``.
     :param interval_topic: topic ``flights.daily`` compared with the data set.
     :param killed_in_intervals: ``what``, ``pid`` and ``transaction``, the open one of the task that was writing.
@@ -50,7 +85,6 @@ class DemoReport:
     fencing: Fencing | None = None
     killed: dict[str, Any] = field(default_factory=dict)
     load: dict[str, Any] = field(default_factory=dict)
-    load_lasted: bool = False
     airflow: dict[str, Any] = field(default_factory=dict)
     intervals: list[dict[str, Any]] = field(default_factory=list)
     interval_topic: Comparison | None = None
@@ -65,13 +99,13 @@ class DemoReport:
         is_enabled = self.upgrade.enabled_at_ms is not None  # without that moment copies prove nothing
         complete = [entry["complete"] for entry in self.intervals]
         return {
-            "flights: a kill before the upgrade left duplicates": bool(source and source.duplicates_before),
+            "flights: a kill before the upgrade left duplicates": bool(source and source.duplicates_before_enabled),
             "every worker was rolled to preparing": self._rolled("preparing"),
             "every worker was rolled to enabled": self._rolled("enabled"),
             "both plans were approved in Airflow": len(self.upgrade.approvals) == 2,
             "all tasks ran again after a worker was killed": "tasks_running_again_seconds" in self.killed,
             "the reconfigured mirror was fenced": bool(fencing and fencing.is_real),
-            "the load lasted until then": self.load_lasted,
+            "the load lasted until then": bool(self.load.get("lasted")),
             "flights: no records missing": bool(source and source.nothing_missing),
             "flights: no duplicates since enabled": bool(is_enabled and source and source.nothing_double),
             "src.flights: no records missing": bool(mirror and mirror.nothing_missing),
@@ -92,25 +126,19 @@ class DemoReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The content of report.json."""
-        plain = ["ok", "failure", "checks", "killed", "intervals", "killed_in_intervals", "days", "load", "airflow"]
-        topics = {"source": self.source, "mirror": self.mirror, "interval_topic": self.interval_topic}
         rolls = self.upgrade.rolls
         return {
-            **{name: getattr(self, name) for name in plain},
+            **asdict(self),
+            "ok": self.ok,
+            "checks": self.checks,
             "upgrade": {
-                "from": rolls[0].get("from") if rolls else None,
-                "to": rolls[-1].get("to") if rolls else None,
-                "workers": [worker for roll in rolls for worker in roll.get("workers", [])],
-                "rolls": rolls,
-                "approvals": self.upgrade.approvals,
+                "from": rolls[0]["from"] if rolls else None,
+                "to": rolls[-1]["to"] if rolls else None,
+                "workers": [worker for roll in rolls for worker in roll["workers"]],
+                **asdict(self.upgrade),
             },
-            **{
-                name: {**asdict(one), "duplicates_before_enabled": one.duplicates_before} if one else {}
-                for name, one in topics.items()
-            },
-            "fencing": [self.fencing.to_dict()] if self.fencing else [],
+            "fencing": [asdict(self.fencing)] if self.fencing else [],
             "seconds": round(sum(seconds for _, seconds in self.timings), 1),
-            "timings": [{"step": step, "seconds": seconds} for step, seconds in self.timings],
         }
 
     def write(self, path: Path) -> None:
@@ -126,13 +154,8 @@ class DemoReport:
             columns = ["worker", "seconds", "task downtime (s)", "proven mode"]
             console.print(_table(f"Roll to {roll.get('to')}", columns, rows))
         if self.fencing is not None:
-            looks = (self.fencing.before, self.fencing.fenced, self.fencing.after)
-            rows = [
-                [name, *(look[name].producer_epoch if name in look else "not seen" for look in looks)]
-                for name in sorted(self.fencing.before)
-            ]
-            columns = ["transactional id", "before", "fenced", "after"]
-            console.print(_table("Fencing: producer epochs", columns, rows))
+            rows = [[name, *epochs] for name, epochs in zip(self.fencing.ids, self.fencing.epochs, strict=True)]
+            console.print(_table("Fencing: producer epochs", ["transactional id", "before", "after"], rows))
         topics = [topic for topic in (self.source, self.mirror, self.interval_topic) if topic is not None]
         if topics:
             rows = [[name, *(f"{getattr(one, figure):,}" for one in topics)] for name, figure in _FIGURES.items()]

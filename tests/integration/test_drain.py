@@ -63,7 +63,7 @@ def test_one_missing_record_is_caught(topic: Topic) -> None:
     topic.produce(LINES[:999] + LINES[1000:])
     comparison = topic.compare()
     assert (comparison.missing, comparison.duplicates, comparison.unexpected) == (1, 0, 0)
-    assert comparison.examples == ("line 1000 is missing",)
+    assert comparison.examples == ('missing: {"line":1000,"year":2013}',)
     assert not comparison.exactly_once
 
 
@@ -77,10 +77,11 @@ def test_one_doubled_record_is_caught_and_dated_by_the_brokers_clock(topic: Topi
     producer.produce(topic.name, LINES[41], timestamp=1000)
     assert producer.flush(180) == 0
     since = topic.compare(moment)
-    assert (since.missing, since.duplicates, since.duplicates_before) == (0, 1, 0)
-    assert since.examples[0].startswith("line 42 once more at ")
+    assert (since.missing, since.duplicates, since.duplicates_before_enabled) == (0, 1, 0)
+    assert since.examples[0].startswith("duplicate at ")
+    assert since.examples[0].endswith(' ms: {"line":42,"year":2013}')
     later = topic.compare(int(time.time() * 1000) + 1000)
-    assert (later.duplicates, later.duplicates_before) == (0, 1)
+    assert (later.duplicates, later.duplicates_before_enabled) == (0, 1)
 
 
 def test_one_altered_record_is_caught(topic: Topic) -> None:
@@ -94,7 +95,7 @@ def test_a_record_in_an_aborted_transaction_is_missing_though_it_stands_in_the_l
     topic.produce(LINES[:-1])
     topic.begin(LINES[-1:]).abort_transaction(180)
     comparison = topic.compare()
-    assert (comparison.missing, comparison.examples) == (1, ("line 2000 is missing",))
+    assert (comparison.missing, comparison.examples) == (1, ('missing: {"line":2000,"year":2013}',))
 
 
 def test_an_aborted_copy_is_no_duplicate(topic: Topic) -> None:

@@ -225,7 +225,7 @@ def _failed_for_want_of_the_endpoint(lab: Lab, worker: str) -> list[str]:
 
 
 def _lines(lab: Lab, topic: str) -> set[int]:
-    return set(drain(lab.cluster().kafka, topic).lines.values())
+    return {json.loads(value)["line"] for value in drain(lab.cluster().kafka, topic).copies if value}
 
 
 def _compared(lab: Lab, load: Any) -> Any:

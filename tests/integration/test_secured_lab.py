@@ -217,7 +217,7 @@ def test_a_roll_to_enabled_is_refused_until_its_rights_are_there_and_needs_no_ot
         file.write("second\n")
     until(
         lambda: (
-            drain(lab.kafka, "orders").counts() == expected_from_values([b"first", b"second"], "the lines").counts()
+            compare(expected_from_values([b"first", b"second"], "the lines"), drain(lab.kafka, "orders")).exactly_once
         ),
         "each line once",
         seconds=60.0,

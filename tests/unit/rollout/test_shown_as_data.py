@@ -17,7 +17,7 @@ from airflow_eos_provider.cli.exactly_once import intervals
 from airflow_eos_provider.cli.rollout import plan_apply, rollouts
 from airflow_eos_provider.cli.rollout.rollouts import rollouts_app
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.demo import screen as demo_screen
+from airflow_eos_provider.demo.report import Screen
 from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.verify import RunStatus, Verification
@@ -191,7 +191,7 @@ def test_the_lab_and_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
     console: Any = DataConsole(width=2_000)
     console.print(lab_command._table(LabStatus(HOSTILE, Path("x"), "b", HOSTILE, (process,), ())))
     require_data(capsys.readouterr().out, 3)
-    screen = demo_screen.Screen(console)
+    screen = Screen(console)
     screen.say(HOSTILE.replace("\n", " "))
     screen.stage(HOSTILE)
     assert "\x1b" not in (out := capsys.readouterr().out)
