@@ -1,10 +1,9 @@
 """``python -m tests.packed_executors``: an interval run on executors that have what each way of shipping gives them.
 
-A standalone cluster of two workers, a YARN of one node, one broker, and Python environments made for this: what an
-executor needs and nothing else, packed; one with numpy and pyarrow alone; a bare one. For each way ``eos intervals
-doctor`` is asked, then an interval is written, and what a reader of committed records gets is compared with the ledger.
-The result is a table in Markdown; the one in ``docs/spark/executors.md`` was made by this. Needs uv, a JDK 17, and some
-minutes.
+A standalone cluster of two workers, a YARN of one node, one broker, and Python environments made for this: one with
+numpy and pyarrow, as a folder and packed; and a bare one. For each way ``eos intervals doctor`` is asked, then an
+interval is written, and what a reader of committed records gets is compared with the ledger.
+The result is a table in Markdown. Needs uv, a JDK 17, and some minutes.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -22,6 +20,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -73,36 +72,26 @@ class Way:
 class Environments:
     """Pythons for executors.
 
-    :param full: with all that a task needs, packed.
-    :param small: with numpy and pyarrow alone.
-    :param zipped: this package and kafka-python, as ``--py-files`` takes them.
+    :param enough: with numpy and pyarrow.
+    :param packed: the same in an archive.
     :param bare: with the standard library alone.
     """
 
-    full: Path
+    enough: Path
     packed: Path
-    small: Path
-    zipped: Path
     bare: Path
 
     @classmethod
     def make(cls, folder: Path) -> Environments:
         """Make all of them."""
-        run(["uv", "build", "--quiet", "--wheel", "--out-dir", folder / "dist"])
-        (wheel,) = (folder / "dist").glob("*.whl")
-        pure = [f"kafka-python=={_version('kafka-python')}", str(wheel)]
-        run(["uv", "pip", "install", "--quiet", "--no-deps", "--target", folder / "pure", *pure])
-        zipped = Path(shutil.make_archive(str(folder / "eos"), "zip", folder / "pure"))
-        native = [f"{name}=={_version(name)}" for name in ("numpy", "pyarrow")]
-        for name, wanted in {"full": [*native, *pure], "small": native, "bare": []}.items():
-            run(["uv", "venv", "--quiet", "--relocatable", "--python", sys.executable, folder / name])
-            if wanted:
-                python = folder / name / "bin" / "python"
-                run(["uv", "pip", "install", "--quiet", "--no-deps", "--python", python, *wanted])
-        packed = folder / "env.tar.gz"
-        with tarfile.open(packed, "w:gz", compresslevel=1) as archive:
-            archive.add(folder / "full", arcname=".")
-        return cls(folder / "full", packed, folder / "small", zipped, folder / "bare")
+        made = cls(folder / "enough", folder / "env.tar.gz", folder / "bare")
+        for environment in (made.enough, made.bare):
+            run(["uv", "venv", "--quiet", "--relocatable", "--python", sys.executable, environment])
+        wanted = [f"{name}=={version(name)}" for name in ("numpy", "pyarrow")]
+        run(["uv", "pip", "install", "--quiet", "--python", made.enough / "bin" / "python", *wanted])
+        with tarfile.open(made.packed, "w:gz", compresslevel=1) as archive:
+            archive.add(made.enough, arcname=".")
+        return made
 
 
 def ways(made: Environments) -> list[Way]:
@@ -110,8 +99,8 @@ def ways(made: Environments) -> list[Way]:
     return [
         _packed(made, "packed environment", "spark.archives"),
         Way(
-            "numpy and pyarrow on the workers, the rest by `--py-files`",
-            {"spark.submit.pyFiles": str(made.zipped), "spark.pyspark.python": f"{made.small}/bin/python"},
+            "numpy and pyarrow on the workers",
+            {"spark.pyspark.python": f"{made.enough}/bin/python"},
             doctor=0,
             written=True,
         ),
@@ -236,12 +225,6 @@ def _application(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _version(name: str) -> str:
-    from importlib.metadata import version
-
-    return version(name)
-
-
 def wrap(python: Path, path: Path) -> None:
     """A program that is this Python, at another path."""
     path.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
@@ -265,7 +248,7 @@ def main(wanted: Sequence[str]) -> int:
 
         with broker(folder / "lab") as bootstrap_servers:
             with standalone_cluster(folder / "cluster") as master:
-                wrap(made.full / "bin" / "python", folder / "cluster" / WORKER_HOSTS[0] / "python")
+                wrap(made.enough / "bin" / "python", folder / "cluster" / WORKER_HOSTS[0] / "python")
                 wrap(made.bare / "bin" / "python", folder / "cluster" / WORKER_HOSTS[1] / "python")
                 try_those(ways(made), loopback_properties(master), len(WORKER_HOSTS))
                 if not wanted or "cluster" in wanted:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow
 import pytest
 
 from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
@@ -230,7 +231,7 @@ def test_the_doctor_says_of_each_executor_what_it_lacks(
     failed = [check for check in found["checks"] if check["verdict"] != "pass"]
     assert (code, found["verdict"], sorted(hosts.values())) == (1, "fail", [whole, bare])
     assert {hosts[check["subject"]] for check in failed} == {bare}, failed
-    assert {"pyarrow", "kafka-python", "airflow-eos-provider"} <= {check["kind"] for check in failed}
+    assert {"numpy", "pyarrow"} <= {check["kind"] for check in failed} <= {"brokers", "numpy", "pyarrow"}
 
     code, found = ask_doctor({**properties, "spark.pyspark.python": sys.executable}, 2, lab.bootstrap_servers)
     assert (code, found["verdict"]) == (0, "pass"), found["checks"]
@@ -238,21 +239,28 @@ def test_the_doctor_says_of_each_executor_what_it_lacks(
     assert [look["brokers"] for look in found["executors"]] == ["1", "1"]
 
 
-def test_a_write_on_bare_executors_is_refused_in_words(lab: Lab, master: str, tmp_path: Path) -> None:
+def test_executors_need_numpy_and_pyarrow_alone(lab: Lab, master: str, tmp_path: Path) -> None:
+    """A write on a bare Python is refused in words; once these two are there, it succeeds."""
     venv.create(tmp_path / "bare", symlinks=True)
     topic = f"daily-{uuid.uuid4().hex[:8]}"
     lab.create_topic(topic, 1)
     (tmp_path / "marks").mkdir()
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "2013-0.json").write_text('{"line":1}\n')
-    pipeline = Pipeline(
-        name=topic, group_id="cluster-tests", kafka=KafkaSettings.of(lab.bootstrap_servers), topic=topic
-    )
+    settings = KafkaSettings.of(lab.bootstrap_servers)
+    pipeline = Pipeline(name=topic, group_id="cluster-tests", kafka=settings, topic=topic)
     arguments = {"folder": str(tmp_path / "source"), "seconds": 0.0, "barrier": False}
     spark = {**loopback_properties(master), "spark.pyspark.python": str(tmp_path / "bare" / "bin" / "python")}
-    document, _ = _outcome(JobSpec(pipeline, DAY, f"{JOBS}:slow_at_first", arguments=arguments, spark=spark), tmp_path)
+    spec = JobSpec(pipeline, DAY, f"{JOBS}:slow_at_first", arguments=arguments, spark=spark)
+    document, _ = _outcome(spec, tmp_path)
 
     assert (document["type"], document["exit_code"]) == ("ConfigurationError", 2), document
     assert "An executor's Python lacks the module 'pyarrow'." in document["message"]
     assert "eos intervals doctor" in document["message"]
     assert "Traceback" not in document["message"]
+
+    (packages,) = (tmp_path / "bare" / "lib").glob("python3*/site-packages")
+    for name in ("numpy", "numpy.libs", "pyarrow"):
+        (packages / name).symlink_to(Path(pyarrow.__file__).parents[1] / name)
+    assert _run(spec, tmp_path)["records"] == 1
+    assert compare(expected_from_values([b'{"line":1}'], "the source"), drain(settings, topic)).exactly_once

@@ -28,6 +28,7 @@ from airflow_eos_provider.interval.spark.files import pinned_files
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.spark.plans.connect_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.sessions import interrupt, look_often, stop
+from airflow_eos_provider.interval.spark.shipping import package, ship
 from airflow_eos_provider.interval.spark.write import write_interval
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
@@ -127,6 +128,23 @@ def parquet(remote: Any, folder: Path, interval: Interval, rows: int = 1000) -> 
     value = f"""'{{"line":' || id || ',"interval":"{interval.name}","text":"{jobs.PADDING}"}}'"""
     remote.range(rows).selectExpr("cast(id as string) as key", f"{value} as value").write.parquet(path)
     return remote.read.parquet(path)
+
+
+def test_a_session_has_what_tasks_need_ahead_of_what_is_installed(remote: Any) -> None:
+    def look(batches: Iterator[Any]) -> Iterator[Any]:
+        import sys
+
+        import pyarrow
+
+        list(batches)
+        yield pyarrow.RecordBatch.from_pylist([{"entry": entry} for entry in sys.path])
+
+    ship(remote)
+    ship(remote)
+    path = [row.entry for row in remote.range(0, 1, 1, 1).mapInArrow(look, "entry string").collect()]
+    (shipped,) = [number for number, entry in enumerate(path) if entry.endswith(package()[0])]
+    assert shipped < min(number for number, entry in enumerate(path) if entry.endswith("site-packages"))
+    assert not any(package()[0] in entry for entry in sys.path)
 
 
 def test_a_dataframe_arrives_exactly_once_and_a_second_run_is_a_no_op(

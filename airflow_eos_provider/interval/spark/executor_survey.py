@@ -22,7 +22,6 @@ from airflow_eos_provider.interval.progress import Report, silent
 from airflow_eos_provider.interval.spark.executors import environment
 from airflow_eos_provider.interval.spark.executors.needs import (
     NEEDS,
-    SHIP_IT,
     Diagnosis,
     PythonLook,
     check,
@@ -31,6 +30,7 @@ from airflow_eos_provider.interval.spark.executors.needs import (
     executor_checks,
 )
 from airflow_eos_provider.interval.spark.executors.python import choose_executor_python
+from airflow_eos_provider.interval.spark.shipping import ship
 from airflow_eos_provider.interval.spark.spark_errors import refusal_within
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
@@ -204,6 +204,7 @@ class _Cluster:
         spark = builder.getOrCreate()
         if not self._is_remote:
             spark.sparkContext.setLogLevel("OFF")
+        ship(spark)
         return spark
 
     def _round(self) -> None:
@@ -254,7 +255,7 @@ class _Cluster:
     def _explain(self, error: BaseException) -> None:
         text = str(error)
         if (refusal := refusal_within(text)) is not None:
-            self.refused = check("executors", "Python", Verdict.FAIL, refusal.found, SHIP_IT)
+            self.refused = check("executors", "Python", Verdict.FAIL, refusal.found, refusal.remedy or "")
             return
         if isinstance(error, EosError):
             raise error

@@ -14,7 +14,7 @@ from pyspark import errors as of_spark
 from pyspark.errors import PySparkException
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.interval.spark.executors.needs import SHIP_IT
+from airflow_eos_provider.interval.spark.executors.needs import INSTALL_IT, SAME_VERSION
 from airflow_eos_provider.interval.spark.executors.tasks import error_within
 
 #: Of the query, or of the data: the same query fails on the same data.
@@ -128,8 +128,10 @@ def require_pandas() -> None:
 def refusal_within(text: str) -> ConfigurationError | None:
     """The error that Spark's text reports where an executor's Python cannot run a task; None if there is none."""
     found = _found(text)
-    remedy = f"{SHIP_IT} 'eos intervals doctor --master …' looks at each one."
-    return ConfigurationError(found, remedy=remedy) if found else None
+    if found is None:
+        return None
+    remedy = SAME_VERSION if re.search(r"'(?:airflow_eos_provider|kafka)'| and the driver", found) else INSTALL_IT
+    return ConfigurationError(found, remedy=f"{remedy} 'eos intervals doctor --master …' looks at each one.")
 
 
 def _found(text: str) -> str | None:
@@ -139,7 +141,7 @@ def _found(text: str) -> str | None:
     if match := re.search(r'Cannot run program "([^"]+)"', text):
         return f"An executor has no program {match[1]}, which is to be its Python."
     if match := re.search(
-        r"ImportError: (The Python of this Spark executor \(.{0,4096}\) lacks the module '[\w.]+'\.)", text
+        r"ImportError: (The Python of this Spark executor \(.{0,4096}\) (?:lacks|has) .{0,4096}\.)\n", text
     ):
         return match[1]
     if match := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text):

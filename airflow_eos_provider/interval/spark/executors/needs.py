@@ -12,12 +12,17 @@ from typing import Any
 
 from airflow_eos_provider.finding import Finding, Verdict, overall
 
-#: How an environment reaches the executors, for every error that says that one lacks something.
-SHIP_IT = (
-    "Ship an environment to the executors (venv-pack or conda-pack, spark.archives=env.tar.gz#env, "
-    "spark.pyspark.python=./env/bin/python), or install numpy and pyarrow on the workers and ship the others in a zip "
-    "(--py-files): docs/spark/executors.md. "
+#: How executors get what they need, for every error that says that one lacks something.
+INSTALL_IT = (
+    "Install numpy and pyarrow on the workers, for a Python of the driver's minor version; or ship an environment that "
+    "has them (spark.archives=env.tar.gz#env, spark.pyspark.python=./env/bin/python): docs/spark/executors.md. "
     "On this machine, set PYSPARK_PYTHON to the driver's own interpreter."
+)
+
+#: The same where a worker has this package or kafka-python in another version, or its daemon is not there.
+SAME_VERSION = (
+    "The driver ships its own versions of this package and kafka-python, but a worker keeps what it has loaded before. "
+    "Install the driver's versions there, or leave spark.python.daemon.module out: docs/spark/executors.md."
 )
 
 #: The property that names the module from whose process Spark forks Python workers, and ours.
@@ -59,13 +64,13 @@ SPARKS = ("3.5", "4.0", "4.1", "4.2")
 #: Oldest pandas that mapInArrow of each Spark takes; it asks for it on the driver alone (``pandas/utils.py``).
 PANDAS = {"3.5": "1.0.5", "4.0": "2.0.0", "4.1": "2.2.0", "4.2": "2.2.0"}
 
-#: This package, which the driver's stage is written for: driver and executors need one version.
-OWN = "airflow-eos-provider"
+#: What the driver ships: driver and executors need one version.
+SHIPPED = ("airflow-eos-provider", "kafka-python")
 
 NEEDS = (
-    Need(OWN, "airflow_eos_provider", why="the same version everywhere: the driver tells the tasks what to do"),
+    Need(SHIPPED[0], "airflow_eos_provider", why="the same version everywhere: the driver tells the tasks what to do"),
     Need("confluent-kafka", "confluent_kafka", least="2.16.1", executor=False, why="the driver's Kafka client"),
-    Need("kafka-python", "kafka", least="3.0.12", below="3.1", why="tasks read and write through its connections"),
+    Need(SHIPPED[1], "kafka", least="3.0.12", below="3.1", why="tasks read and write through its connections"),
     Need("numpy", "numpy", why="rows become records in it, many at a time"),
     Need("pyarrow", "pyarrow", least="18", why="rows cross from Spark to Python in it"),
     Need("pyspark", "pyspark", least="3.5", below="4.3", executor=False, why="executors get Spark's own copy"),
@@ -136,10 +141,10 @@ def driver_checks(look: PythonLook) -> list[Finding]:
 def executor_checks(look: PythonLook, driver: PythonLook) -> list[Finding]:
     """Whether an executor can carry out what this driver asks of it."""
     checks = [_same_python(look, driver)]
-    checks += [_same_version(_package(look, need, SHIP_IT), look, driver, need) for need in NEEDS if need.executor]
+    checks += [_same_version(_package(look, need, INSTALL_IT), look, driver, need) for need in NEEDS if need.executor]
     checks += _daemon(look)
     if look.task and all(each.passed for each in checks):
-        checks.append(check(look.place, "task", Verdict.FAIL, f"a task cannot be imported: {look.task}", SHIP_IT))
+        checks.append(check(look.place, "task", Verdict.FAIL, f"a task cannot be imported: {look.task}", INSTALL_IT))
     return checks + _brokers(look)
 
 
@@ -198,7 +203,7 @@ def _same_python(look: PythonLook, driver: PythonLook) -> Finding:
         "Python",
         Verdict.FAIL,
         f"{look.python}, the driver has {driver.python}: Spark refuses that",
-        SHIP_IT,
+        INSTALL_IT,
     )
 
 
@@ -220,9 +225,9 @@ def _same_version(checked: Finding, look: PythonLook, driver: PythonLook, need: 
     if not checked.passed or of_driver is None or found == of_driver:
         return checked
     evidence = f"{found}, the driver has {of_driver}"
-    if need.name != OWN:
+    if need.name not in SHIPPED:
         return check(look.place, need.name, Verdict.PASS, f"{evidence}; both are within the bounds")
-    return check(look.place, need.name, Verdict.FAIL, evidence, f"One version everywhere. {SHIP_IT}")
+    return check(look.place, need.name, Verdict.FAIL, evidence, SAME_VERSION)
 
 
 def _pandas(look: PythonLook) -> Finding:
@@ -240,9 +245,7 @@ def _librdkafka(look: PythonLook) -> Finding:
     if look.librdkafka:
         return check(look.place, "librdkafka", Verdict.PASS, look.librdkafka)
     why = look.broken.get("confluent_kafka", "confluent-kafka has not loaded it")
-    remedy = (
-        "Install confluent-kafka from its wheel for this machine's platform (glibc, processor) and Python. " + SHIP_IT
-    )
+    remedy = "Install confluent-kafka from its wheel for this machine's platform (glibc, processor) and Python."
     return check(look.place, "librdkafka", Verdict.FAIL, f"it does not load: {why}", remedy)
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import re
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_eos_provider import errors
-from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider import __version__, errors
+from airflow_eos_provider.errors import EosError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,9 +34,6 @@ SLICE_COLUMN = "_eos_slice"
 #: The column of what a task reports: JSON, a row a slice.
 REPORT_COLUMN = "report"
 
-#: The kafka-python whose modules this package knows.
-KAFKA_PYTHON = (3, 0)
-
 #: An error of this package that crosses from an executor to the driver as text comes behind this word, as JSON.
 _ERROR_MARK = "EOS-TASK-ERROR "
 
@@ -45,25 +41,29 @@ _ERROR_MARK = "EOS-TASK-ERROR "
 def shipped(entry: str, *arguments: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """A function of batches that Spark can ship to executors that may lack packages.
 
+    A worker that has another version of this package or of kafka-python refuses: it was forked from a daemon that had
+    loaded it, or another task of the session did, before the driver's own came.
+
     :param entry: name of a function of this module; it gets ``arguments`` and the batches.
     """
+    import kafka
+
+    wanted = {"airflow_eos_provider": __version__, "kafka": str(kafka.__version__)}
 
     # Nested, so that Spark's pickler ships its code and not its name, which only a complete executor could resolve.
     def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import importlib
+        import sys
+
+        who = f"The Python of this Spark executor ({sys.executable})"
         try:
-            import kafka  # noqa: F401
-
+            for name, version in wanted.items():
+                module = importlib.import_module(name)
+                if (found := module.__version__) != version:
+                    raise ImportError(f"{who} has {name} {found} ({module.__file__}), and the driver {version}.")
             from airflow_eos_provider.interval.spark.executors import tasks
-        except ImportError as error:
-            import sys
-
-            raise ImportError(
-                f"The Python of this Spark executor ({sys.executable}) lacks the module {error.name!r}.\n"
-                "Expected: airflow_eos_provider, kafka-python 3.0, numpy and pyarrow in every executor\n"
-                "What to do: ship an environment (venv-pack or conda-pack, --archives env.tar.gz#env, "
-                "PYSPARK_PYTHON=./env/bin/python), or install numpy and pyarrow on the workers and ship the others "
-                "in a zip (--py-files). On this machine, set PYSPARK_PYTHON to the driver's own interpreter."
-            ) from error
+        except ModuleNotFoundError as error:
+            raise ImportError(f"{who} lacks the module {error.name!r}.") from error
         yield from getattr(tasks, entry)(*arguments, batches)
 
     return run
@@ -268,7 +268,6 @@ def _task(pipeline: Mapping[str, Any], stage: Mapping[str, Any], number: int) ->
     from airflow_eos_provider.interval.protocol.task import Task
 
     with _marked_errors():
-        require_clients()
         plan = Stage.from_dict(stage)
         with Task(Pipeline.from_dict(pipeline), plan, number, attempt=attempt_number()) as task:
             yield task, plan
@@ -399,22 +398,6 @@ def attempt_number() -> int:
 
     context = TaskContext.get()
     return 0 if context is None else int(context.attemptNumber())
-
-
-def require_clients() -> None:
-    """Check the version of the executor's kafka-python.
-
-    :raises ConfigurationError: it is not :data:`KAFKA_PYTHON`.
-    """
-    import kafka
-
-    found = tuple(int(part) for part in re.findall(r"\d+", str(kafka.__version__))[:2])
-    if found != KAFKA_PYTHON:
-        raise ConfigurationError(
-            f"The executors have kafka-python {kafka.__version__}.",
-            expected=".".join(map(str, KAFKA_PYTHON)),
-            remedy="Update the environment that is shipped to the executors.",
-        )
 
 
 def error_within(text: str) -> EosError | None:

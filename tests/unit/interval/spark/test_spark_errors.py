@@ -6,8 +6,10 @@ import gzip
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import kafka
 import pandas
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, PySparkRuntimeError
@@ -72,16 +74,31 @@ def test_what_spark_says_of_an_executor(text: str, found: str | None) -> None:
     assert refusal is None or "docs/spark/executors.md" in str(refusal)
 
 
-def test_what_a_task_says_that_lacks_a_package_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kafka", None)
+@pytest.mark.parametrize(
+    ("loaded", "found"),
+    [
+        (None, f"The Python of this Spark executor ({sys.executable}) lacks the module 'kafka'."),
+        (
+            SimpleNamespace(__version__="2.3.1", __file__="/opt/kafka.py"),
+            f"The Python of this Spark executor ({sys.executable}) has kafka 2.3.1 (/opt/kafka.py), and the driver "
+            f"{kafka.__version__}.",
+        ),
+    ],
+)
+def test_what_a_task_says_that_lacks_a_package_or_has_another_version_is_told_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, loaded: object, found: str
+) -> None:
+    run = shipped("write_partition")
+    monkeypatch.setitem(sys.modules, "kafka", loaded)
     with pytest.raises(ImportError) as raised:
-        list(shipped("write_partition")(iter(())))
+        list(run(iter(())))
     text = f"ModuleNotFoundError: No module named 'kafka'\n\nImportError: {raised.value}\n\tat org.apache.spark"
 
     refusal = refusal_within(text)
 
     assert refusal is not None
-    assert refusal.found == f"The Python of this Spark executor ({sys.executable}) lacks the module 'kafka'."
+    assert refusal.found == found
+    assert "leave spark.python.daemon.module out" in str(refusal.remedy)
 
 
 def _fails(batches: Iterator[Any]) -> Iterator[Any]:

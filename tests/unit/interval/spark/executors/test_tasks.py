@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
-from airflow_eos_provider.interval.messages import SliceResult
+from airflow_eos_provider.interval.messages import SliceResult, Stage
 from airflow_eos_provider.interval.spark.executors import tasks
 from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN, error_within, runs_of_slices, shipped
 from airflow_eos_provider.interval.spark.slicing import REPORTS
@@ -97,7 +97,7 @@ def test_rows_of_a_slice_that_do_not_stand_together_stop_the_task() -> None:
 @pytest.mark.parametrize("kind", [EosError, FencedError, ConfigurationError, TopicChangedError])
 def test_an_error_is_found_again_in_sparks_text(kind: type[EosError], monkeypatch: pytest.MonkeyPatch) -> None:
     error = kind("Found\nthis.", expected="that", remedy="Do it.")
-    monkeypatch.setattr(tasks, "require_clients", lambda: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(Stage, "from_dict", lambda _: (_ for _ in ()).throw(error))
     with pytest.raises(kind), tasks._task({}, {}, 0):
         pass
     text = f"org.apache.spark.SparkException: Job aborted\n{''.join(traceback.format_exception(error))}\n\tat java.x"
@@ -111,14 +111,6 @@ def test_other_text_holds_no_error() -> None:
     assert error_within("java.lang.OutOfMemoryError\nEOS-TASK-ERROR [cut sh") is None
 
 
-def test_an_executor_that_lacks_a_package_says_what_to_ship(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "kafka", None)
-    with pytest.raises(ImportError) as refusal:
-        list(shipped("write_empty", {}, {}, [])(iter(())))
-    assert "lacks the module 'kafka'" in str(refusal.value)
-    assert "venv-pack" in str(refusal.value)
-
-
 def test_what_is_shipped_needs_nothing_of_this_package_to_be_unpacked() -> None:
     """Spark's pickler would otherwise name the function, and an executor without the package fail for its name only."""
     from pyspark import cloudpickle
@@ -130,12 +122,6 @@ def test_what_is_shipped_needs_nothing_of_this_package_to_be_unpacked() -> None:
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == "run", done.stderr
-
-
-def test_another_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka.__version__", "2.3.1")
-    with pytest.raises(ConfigurationError, match=r"2\.3\.1"):
-        tasks.require_clients()
 
 
 def test_a_slices_figures_cross_to_the_driver() -> None:

@@ -1,0 +1,37 @@
+"""What the driver ships to executors; that it arrives, see tests/integration/test_spark_cluster.py."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from airflow_eos_provider.interval.spark.executors import environment
+from airflow_eos_provider.interval.spark.shipping import package
+
+_OF_THE_ZIP = f"""
+import importlib, json, sys
+sys.path.insert(1, sys.argv[1])
+for name in {environment._TASK_MODULES!r}:
+    importlib.import_module(name)
+names = [name for name in sys.modules if name.split(".")[0] in ("airflow_eos_provider", "kafka")]
+print(json.dumps([name for name in names if sys.argv[1] not in str(sys.modules[name].__spec__.origin)]))
+"""
+
+_ITS_NAME = "from airflow_eos_provider.interval.spark.shipping import package; print(package()[0])"
+
+
+def test_a_task_has_all_of_both_packages_from_the_zip(tmp_path: Path) -> None:
+    """With the standard library and it alone; numpy and pyarrow are imported when there are rows."""
+    name, content = package()
+    (tmp_path / name).write_bytes(content)
+    command = [sys.executable, "-I", "-S", "-c", _OF_THE_ZIP, str(tmp_path / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
+
+
+def test_another_process_makes_the_same_zip() -> None:
+    done = subprocess.run([sys.executable, "-c", _ITS_NAME], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == package()[0]
