@@ -1,4 +1,4 @@
-"""Ships this package and kafka-python to the executors, so that nobody installs them there.
+"""Ships this package and kafka-python to the executors, so that nobody installs them there; a login may need more.
 
 Both are pure Python. They are one zip of compiled modules, which Spark puts ahead of what is installed on an executor.
 The zip has no sources, and few files: a worker compiles nothing, and kafka-python reads the zip's directory again for
@@ -19,13 +19,16 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import kafka
 
 import airflow_eos_provider
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.spark.executors.tasks import REPORT_COLUMN, shipped
 from airflow_eos_provider.interval.spark.sessions import is_remote
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: This package's, beside the modules at its top; all that is below ``interval``.
 _OWN_FOLDERS = ("connect", "interval", "journal", "kafka")
@@ -42,6 +45,7 @@ _UNCHECKED_HASH = (1).to_bytes(4, "little")
 _OWN, _KAFKA = Path(airflow_eos_provider.__file__).parent, Path(kafka.__file__).parent
 
 _done: WeakSet[Any] = WeakSet()
+_logins: WeakKeyDictionary[Any, list[KafkaSettings]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -66,6 +70,22 @@ def ship(spark: Any) -> None:
         name = package()[0]
         sys.path[:] = [entry for entry in sys.path if not entry.endswith(name)]  # the driver has what is installed
         _done.add(owner)
+
+
+def require_login(spark: Any, pipeline: Pipeline) -> None:
+    """Check in one task that an executor can log in: Kerberos, tokens and key stores need packages or files there.
+
+    It is asked before a run begins, and only where a run of this process has not asked before.
+
+    :raises ConfigurationError: a package or a file is missing there.
+    """
+    owner = spark if is_remote(spark) else spark.sparkContext
+    is_plain = pipeline.kafka.properties.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT"
+    if is_plain or _has_packages(owner) or pipeline.kafka in _logins.setdefault(owner, []):
+        return
+    asked = spark.range(0, 1, 1, 1).mapInArrow(shipped("look_at_login", pipeline.to_dict()), f"{REPORT_COLUMN} string")
+    asked.collect()
+    _logins[owner].append(pipeline.kafka)
 
 
 def _has_packages(owner: Any) -> bool:

@@ -44,7 +44,7 @@ from airflow_eos_provider.interval.spark.sessions import (
     interruptible,
     is_remote,
 )
-from airflow_eos_provider.interval.spark.shipping import ship
+from airflow_eos_provider.interval.spark.shipping import require_login, ship
 from airflow_eos_provider.interval.spark.slicing import (
     REPORTS,
     FileRows,
@@ -164,6 +164,7 @@ def _write(
     """Write one run."""
     work.check()
     ship(work.spark)
+    require_login(work.spark, pipeline)
     wanted = work.tasks(tasks)
     with interruptible(work.spark), Coordinator(pipeline, run, began_at=began_at, report=report) as coordinator:
         stage = coordinator.begin(lambda: work.plan(run), wanted, rows_have_times=work.rows_have_times)

@@ -139,6 +139,19 @@ def write_files(
     return _as_batches(_write_files(pipeline, stage, partition_number(), convert))
 
 
+def look_at_login(pipeline: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make the configuration of a client, for which a login may need packages and files that only the driver has.
+
+    :raises ConfigurationError: one is missing here, or no token is given.
+    """
+    from airflow_eos_provider.interval.pipeline import Pipeline
+
+    _read_to_end(batches)
+    with _marked_errors():
+        Pipeline.from_dict(pipeline).kafka.kafka_python()
+    return iter(())
+
+
 def tally_partition(
     pipeline: Mapping[str, Any], run: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:

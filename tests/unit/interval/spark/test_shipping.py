@@ -5,10 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.spark import shipping, write, write_interval
 from airflow_eos_provider.interval.spark.executors import environment
 from airflow_eos_provider.interval.spark.shipping import package
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 _OF_THE_ZIP = f"""
 import importlib, json, sys
@@ -35,3 +44,17 @@ def test_a_task_has_all_of_both_packages_from_the_zip(tmp_path: Path) -> None:
 def test_another_process_makes_the_same_zip() -> None:
     done = subprocess.run([sys.executable, "-c", _ITS_NAME], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == package()[0]
+
+
+def test_a_login_that_an_executor_cannot_make_is_refused_before_the_run_begins(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The missing file stands for whatever an executor may lack."""
+    monkeypatch.setattr(shipping, "_has_packages", lambda owner: False)
+    monkeypatch.setattr(write, "Coordinator", None)
+    settings = {"security.protocol": "SSL", "ssl.ca.location": str(tmp_path / "ca.pem")}
+    pipeline = Pipeline("daily", "shipping", KafkaSettings.of("127.0.0.1:1", settings), topic="daily")
+    day = Interval(datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 1, 2, tzinfo=UTC))
+    frame = spark.range(3).selectExpr("cast(id as string) as key", "cast(id as string) as value")
+    with pytest.raises(ConfigurationError, match=r"ca\.pem"):
+        write_interval(frame, pipeline, day)
