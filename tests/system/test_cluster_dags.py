@@ -324,7 +324,7 @@ def airflow(
         with CommandLines(secrets.found):
             yield airflow
     finally:
-        airflow.stop()  # knows what was started again by the variable in its environment
+        airflow.stop()
 
 
 @pytest.fixture
@@ -341,7 +341,8 @@ def set_paused(rest: AirflowRest, dag_id: str, *, paused: bool) -> None:
 def start(airflow: AirflowLab, component: str, environment: dict[str, str]) -> None:
     """Start a component again, as a supervisor does; the lab does not."""
     command = [str(Path(sys.executable).parent / "airflow"), component]
-    spawn(command, log=airflow.log(component), cwd=airflow.folder, env=environment)
+    process = spawn(command, log=airflow.log(component), cwd=airflow.folder, env=environment)
+    airflow._remember_root(process.pid, process)  # by its environment it is found only until it renames itself
 
 
 @pytest.fixture(scope="module")
