@@ -48,7 +48,7 @@ class Fencing:
     """A fencing round of a connector.
 
     :param epochs: of each transactional id, before and after; -1 for an id that is gone.
-    :param is_real: whether every old id has a later owner, and Connect has fenced those of the removed tasks. A later
+    :param is_real: whether every old id has a later owner, and Connect has fenced the ids of the removed tasks. A later
         epoch alone is no proof: since KIP-890 every transaction that ends raises it. The fencing client, however,
         registers its own transaction timeout, which stays until the id's next owner begins.
     """

@@ -38,7 +38,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.airflow import COMPONENTS, AirflowLab, AirflowOptions, database_name, wait_for_dag
 from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest, LogCursor, RequiredAction
 from airflow_eos_provider.lab.servers.postgres import Postgres
-from airflow_eos_provider.processes import identify, spawn
+from airflow_eos_provider.processes import identify
 from airflow_eos_provider.stored import from_json
 from tests import seen
 from tests.integration.hanging_transaction import HangingTransaction
@@ -224,7 +224,7 @@ class Upgrade:
 
     def start(self, component: str) -> None:
         """Start it again, and wait for an api-server until it answers tasks, too; see ``execution_health``."""
-        start(self.airflow, component, self.environment)
+        self.airflow.start_component(component, self.environment)
         if component == "api-server":
             wait_for("the api-server to answer again", self.rest.execution_health)
 
@@ -338,13 +338,6 @@ def set_paused(rest: AirflowRest, dag_id: str, *, paused: bool) -> None:
     rest._write("PATCH", f"/api/v2/dags/{dag_id}", content={"is_paused": paused}, params=params)
 
 
-def start(airflow: AirflowLab, component: str, environment: dict[str, str]) -> None:
-    """Start a component again, as a supervisor does; the lab does not."""
-    command = [str(Path(sys.executable).parent / "airflow"), component]
-    process = spawn(command, log=airflow.log(component), cwd=airflow.folder, env=environment)
-    airflow._remember_root(process.pid, process)  # by its environment it is found only until it renames itself
-
-
 @pytest.fixture(scope="module")
 def environment(airflow: AirflowLab) -> dict[str, str]:
     """What each component was started with; those that rename themselves do not show it any more."""
@@ -365,7 +358,7 @@ def nothing_is_left_open(
     yield
     for component in COMPONENTS:
         if not is_there(airflow, component):
-            start(airflow, component, environment)
+            airflow.start_component(component, environment)
     wait_for("the api-server to answer", rest.execution_health)
     has_failed = request.session.testsfailed > failed_before
     for (dag_id, run_id), state in run_states().items():

@@ -576,19 +576,10 @@ class FileGroups:
     def require_layout(self, frame: DataFrame, stage: Stage) -> None:
         """Check before it runs that a frame over :meth:`rows_by_task` has a partition for each task.
 
-        If the optimizer removes one branch, the partitions after it belong to other tasks. If it removes all, there
-        are no rows.
+        If the optimizer removes one branch, the partitions after it belong to other tasks.
         """
-        found = partition_count(frame)
-        if not found:
-            return
-        expected = sum(1 for numbers in stage.assignment if numbers) + partition_count(self._others())
-        if found != expected:
-            raise EosError(
-                f"Spark lays {stage.run} out in {found} partitions.",
-                expected=f"{expected}, one for each task",
-                remedy=_BY_KEY,
-            )
+        tasks = sum(1 for numbers in stage.assignment if numbers)
+        require_partitions(frame, stage, tasks + partition_count(self._others()), remedy=_BY_KEY)
 
     def _branch(self, number: int) -> DataFrame:
         kept = self._frame.where(F.col(_PATH).isin(self._paths([number])))
@@ -609,7 +600,7 @@ class FileGroups:
 def partition_count(frame: DataFrame) -> int:
     """How many partitions the frame will have; this plans it and reads nothing.
 
-    Spark takes the settings of shuffles from the thread's active session, and the shuffles stay as they are made here.
+    Spark takes a shuffle's settings from the session that is active in the thread, and keeps them with the plan.
     """
     sessions: Any = frame.sparkSession._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
     before = sessions.getActiveSession()
@@ -618,6 +609,19 @@ def partition_count(frame: DataFrame) -> int:
         return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
     finally:
         sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
+
+
+def require_partitions(frame: DataFrame, stage: Stage, expected: int, *, remedy: str) -> None:
+    """Check before a frame runs that it has so many partitions. If the optimizer leaves none, there are no rows.
+
+    :raises EosError: it has others, which would be written by the wrong tasks.
+    """
+    if (found := partition_count(frame)) not in (0, expected):
+        raise EosError(
+            f"Spark lays {stage.run} out in {found} partitions.",
+            expected=f"{expected}, one for each task",
+            remedy=remedy,
+        )
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -48,6 +48,11 @@ def is_remote(owner: object) -> bool:
     return type(owner).__module__.startswith("pyspark.sql.connect.")
 
 
+def owner_of(spark: Any) -> Any:
+    """Who has a session's jobs and files: its Spark context, or the session itself where it is Spark Connect's."""
+    return spark if is_remote(spark) else spark.sparkContext
+
+
 def is_server_lost(error: BaseException | None) -> bool:
     """Whether an error of Spark Connect says that the session, or its server, is not there any more."""
     return isinstance(error, PySparkException) and any(word in str(error) for word in _SERVER_LOST)
@@ -126,7 +131,7 @@ def interruptible(spark: Any) -> Iterator[None]:
     be right, but they would hold its cores. An error of Spark's own has ended them already.
     """
     tag = f"eos-{uuid.uuid4().hex}"
-    owner = spark if is_remote(spark) else spark.sparkContext
+    owner = owner_of(spark)
     mark, unmark = (owner.addTag, owner.removeTag) if is_remote(spark) else (owner.addJobTag, owner.removeJobTag)
     mark(tag)
     with _running_lock:

@@ -1,6 +1,6 @@
 """Ships this package and kafka-python to the executors, so that nobody installs them there; a login may need more.
 
-Both are pure Python. They are one zip of compiled modules, which Spark puts ahead of what is installed on an executor.
+Both are pure Python. They are one zip of compiled modules, which Spark puts ahead of an executor's own packages.
 The zip has no sources, and few files: a worker compiles nothing, and kafka-python reads the zip's directory again for
 each of its schemas.
 """
@@ -27,16 +27,16 @@ import kafka
 import airflow_eos_provider
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark.executors.tasks import REPORT_COLUMN, shipped
-from airflow_eos_provider.interval.spark.sessions import is_remote
+from airflow_eos_provider.interval.spark.sessions import is_remote, owner_of
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
-#: This package's, beside the modules at its top; all that is below ``interval``.
+#: Folders of this package that tasks import from, besides the modules at its top.
 _OWN_FOLDERS = ("connect", "interval", "journal", "kafka")
 
 #: kafka-python's command line and benchmarks.
 _LEFT_OUT = ("benchmarks", "cli")
 
-#: This version of marshal has no references, whose use depends on what else a process has loaded.
+#: Later versions of marshal write references, which depend on the modules that a process has loaded.
 _MARSHAL = 2
 
 #: "Do not look for the source" (PEP 552).
@@ -55,7 +55,7 @@ def ship(spark: Any) -> None:
     Not needed where the workers are this very Python; nor where the driver itself has them from a zip of
     ``--py-files``, which the executors have, too.
     """
-    owner = spark if is_remote(spark) else spark.sparkContext
+    owner = owner_of(spark)
     with _lock:
         if owner in _done or _has_packages(owner) or not (_OWN.is_dir() and _KAFKA.is_dir()):
             return
@@ -68,7 +68,7 @@ def ship(spark: Any) -> None:
             # Spark serves the file from where it is, and removes this folder with the session.
             owner.addPyFile(str(_written(Path(SparkFiles.getRootDirectory()))))
         name = package()[0]
-        sys.path[:] = [entry for entry in sys.path if not entry.endswith(name)]  # the driver has what is installed
+        sys.path[:] = [entry for entry in sys.path if not entry.endswith(name)]  # the driver keeps the installed ones
         _done.add(owner)
 
 
@@ -79,7 +79,7 @@ def require_login(spark: Any, pipeline: Pipeline) -> None:
 
     :raises ConfigurationError: a package or a file is missing there.
     """
-    owner = spark if is_remote(spark) else spark.sparkContext
+    owner = owner_of(spark)
     is_plain = pipeline.kafka.properties.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT"
     if is_plain or _has_packages(owner) or pipeline.kafka in _logins.setdefault(owner, []):
         return

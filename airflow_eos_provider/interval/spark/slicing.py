@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import SliceFigures, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -30,6 +30,7 @@ from airflow_eos_provider.interval.spark.files import (
     partition_count,
     pinned_files,
     require_narrow,
+    require_partitions,
     require_still_pinned,
 )
 from airflow_eos_provider.interval.spark.frozen_rows import figures_of_files, figures_of_rows, frozen
@@ -53,6 +54,8 @@ MAX_SLICES = 10_000
 
 #: What decides a row's slice.
 SLICES_BY = ("key", "files", "partitions")
+
+_PARTITIONS_BY_KEY = "Leave slices_by out. A key then decides the slices."
 
 #: A cluster's first executor comes within this time, seconds; Spark's own first task waits half of it for the others.
 _EXECUTOR_SECONDS = 60.0
@@ -210,8 +213,8 @@ class PartitionRows(Rows):
     """Rows of a DataFrame by its own partitions: a partition is a slice, so the first attempt moves no row.
 
     Adaptive execution would choose partitions by their size, so the frame is planned in a session without it. A retry
-    proves its rows as it does with a key. If Spark has run a part again within an attempt, rows may have moved from a
-    committed partition to another one; one more evaluation is then compared (``input/recomputed-end-check`` in
+    compares its rows with the committed ones. If Spark has run a part again within an attempt, rows may have left a
+    committed partition for another one; one more evaluation is then compared (``input/recomputed-end-check`` in
     ``tests/model``).
     """
 
@@ -223,7 +226,7 @@ class PartitionRows(Rows):
             raise ConfigurationError(
                 "slices_by='partitions' is given with a DataFrame of Spark Connect, whose partitions are not seen.",
                 expected="a DataFrame of a classic session",
-                remedy="Leave slices_by out. A key then decides the slices.",
+                remedy=_PARTITIONS_BY_KEY,
             )
         super().__init__(frame, [], 1, pin_inputs)
 
@@ -261,8 +264,7 @@ class PartitionRows(Rows):
         if self.frozen is not None:
             return super().results(pipeline, stage, barrier)
         results = self._sliced().mapInArrow(shipped("write_partition", pipeline.to_dict(), stage.to_dict()), REPORTS)
-        if (found := partition_count(results)) not in (0, self.count):
-            raise EosError(f"Spark lays {stage.run} out in {found} partitions.", expected=f"{self.count}, as planned")
+        require_partitions(results, stage, self.count, remedy=_PARTITIONS_BY_KEY)
         return results
 
 

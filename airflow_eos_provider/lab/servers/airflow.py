@@ -333,12 +333,15 @@ class AirflowLab:
 
     def _start_components(self, options: AirflowOptions, environment: Mapping[str, str], progress: Progress) -> None:
         parts = self._postgres_part(options.postgres)
-        for name in options.components:
-            log = self.log(name)
-            process = spawn([_airflow_program(), name], log=log, cwd=self.folder, env=environment)
-            parts.append(Starting(name, self._remember_root(process.pid, process), log))
+        parts += [self.start_component(name, environment) for name in options.components]
         with self.rest() as rest:
             self._wait(parts, lambda: _unhealthy(rest, options.components), options, progress)
+
+    def start_component(self, name: str, environment: Mapping[str, str]) -> Starting:
+        """Start one component, which :meth:`stop` ends; it is not waited for."""
+        log = self.log(name)
+        process = spawn([_airflow_program(), name], log=log, cwd=self.folder, env=environment)
+        return Starting(name, self._remember_root(process.pid, process), log)
 
     def _wait(
         self,
