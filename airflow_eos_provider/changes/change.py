@@ -35,35 +35,21 @@ MOST_LINES = 300
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How the command line and the form of a DAG offer one field of a request.
+    """How the command line and the form of a DAG offer one field of a request."""
 
-    :param help: its description on the command line, in the form and in the reference.
-    :param title: its title in the form of a DAG. Without one it is not in the form; the DAG's author sets it.
-    :param argument: whether the command takes it without ``--name``.
-    :param metavar: the placeholder for its value in the help.
-    :param least: the smallest valid number; None: any.
-    :param flag: its name on the command line, such as ``--from``; empty: made from the field's name.
-    :param completes: what the shell completes: ``connector``, ``file``, ``run`` or ``verb``; empty: nothing.
-    :param looks: whether ``list`` takes it, too.
-    :param envvar: an environment variable that sets it.
-    """
-
-    help: str
-    title: str = ""
-    argument: bool = False
-    flag: str = ""
-    metavar: str = ""
-    least: float | None = None
-    completes: str = ""
-    looks: bool = True
-    envvar: str = ""
+    help: str  #: its description on the command line, in the form and in the reference
+    title: str = ""  #: its title in the form of a DAG. Without one it is not in the form; the DAG's author sets it
+    argument: bool = False  #: whether the command takes it without ``--name``
+    flag: str = ""  #: its name on the command line, such as ``--from``; empty: made from the field's name
+    metavar: str = ""  #: the placeholder for its value in the help
+    least: float | None = None  #: the smallest valid number; None: any
+    completes: str = ""  #: what the shell completes: ``connector``, ``file``, ``run`` or ``verb``; empty: nothing
+    looks: bool = True  #: whether ``list`` takes it, too
+    envvar: str = ""  #: an environment variable that sets it
 
 
 def option(help: str, default: Any = MISSING, **more: Any) -> Any:
-    """A field of a request. Without a default it is required.
-
-    :param more: further parameters of :class:`Option`.
-    """
+    """A field of a request. Without a default it is required."""
     return field(default=default, metadata={"option": Option(help, **more)})
 
 
@@ -86,8 +72,6 @@ def read_request(request: type[R], given: Mapping[str, Any]) -> R:
 
     A value may be a string, as templates render it: ``True``, ``3``, ``a, b``. None selects the default; so does an
     empty string, unless the field is text.
-
-    :raises ConfigurationError: a field is missing or unknown, or a value has the wrong type.
     """
     known = options(request)
     if unknown := given.keys() - known.keys():
@@ -133,31 +117,20 @@ def _expected(kind: type, option: Option) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan(HashedPlan):
-    """The actions of a change. A person approves them by the plan's hash; the journal stores the plan.
-
-    :param kind: the change's name.
-    :param about: the subject in a few words, such as the connector.
-    :param question: one line for the approver to answer.
-    :param lines: the actions in words; not part of the hash.
-    :param content: the actions and the cluster state that they depend on, as JSON; hashed.
-    :param request: the request as JSON; the plan is made again from it and compared before it is applied.
-    :param nothing: why there is nothing to do; empty if there is something to do.
-    :param is_unfinished: whether it was begun and not finished; applying it resumes it.
-    :param needs_hash: why ``--yes`` is not enough and ``--plan`` is required; empty if ``--yes`` is enough.
-    """
+    """The actions of a change. A person approves them by the plan's hash; the journal stores the plan."""
 
     SCHEMA: ClassVar[int] = 2
 
-    kind: str
+    kind: str  #: the change's name
     group_id: str
-    about: str
-    question: str
-    lines: tuple[str, ...]
-    content: Mapping[str, Any]
-    request: Mapping[str, Any]
-    nothing: str = ""
-    is_unfinished: bool = False
-    needs_hash: str = ""
+    about: str  #: the subject in a few words, such as the connector
+    question: str  #: one line for the approver to answer
+    lines: tuple[str, ...]  #: the actions in words; not part of the hash
+    content: Mapping[str, Any]  #: the actions and the cluster state that they depend on, as JSON; hashed
+    request: Mapping[str, Any]  #: the request as JSON; the plan is made again from it and compared before it is applied
+    nothing: str = ""  #: why there is nothing to do; empty if there is something to do
+    is_unfinished: bool = False  #: whether it was begun and not finished; applying it resumes it
+    needs_hash: str = ""  #: why ``--yes`` is not enough and ``--plan`` is required; empty if ``--yes`` is enough
 
     @property
     def hash(self) -> str:
@@ -170,12 +143,7 @@ class Plan(HashedPlan):
 
     @classmethod
     def from_dict(cls, document: Any, kind: str = "") -> Plan:
-        """Read :meth:`to_dict` back.
-
-        :param kind: the change that the plan must be of; empty for any.
-        :raises ConfigurationError: it is not a plan, it is of another change or schema, or its hash does not match its
-            content.
-        """
+        """Read :meth:`to_dict` back."""
         try:
             plan = from_json(cls, document)
             if kind not in ("", plan.kind):
@@ -191,12 +159,7 @@ class Plan(HashedPlan):
         return plan
 
     def require(self, plan_hash: str, moved: str = "") -> None:
-        """Check that this plan, made now, has the hash that was confirmed.
-
-        :param plan_hash: the hash, or its first digits.
-        :param moved: what has changed since; empty: the lines of this plan say it.
-        :raises PlanMovedError: it has another hash.
-        """
+        """Check that this plan, made now, has the hash that was confirmed."""
         if not self.hash.startswith(plan_hash):
             now = moved or "; ".join(line.strip() for line in self.lines[:MOST_LINES]) or self.nothing
             raise PlanMovedError(
@@ -210,16 +173,11 @@ class Plan(HashedPlan):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The current state of what a change alters.
+    """The current state of what a change alters."""
 
-    :param document: as JSON; for the page and ``list --json``.
-    :param names: the names that ``-o name`` prints.
-    :param lines: the text that ``list`` prints; called with True for ``-o wide``.
-    """
-
-    document: Mapping[str, Any]
-    names: Sequence[str]
-    lines: Callable[[bool], Iterable[str]]
+    document: Mapping[str, Any]  #: as JSON; for the page and ``list --json``
+    names: Sequence[str]  #: the names that ``-o name`` prints
+    lines: Callable[[bool], Iterable[str]]  #: the text that ``list`` prints; called with True for ``-o wide``
 
 
 class Report(Protocol):
@@ -241,12 +199,6 @@ class Change(ABC, Generic[R]):
 
     :cvar name: its command without ``eos``, such as ``fencing apply``; also its kind in the journal, and the name of
         its rights in ``acls/tool_rules.py``, unless it needs brokers only.
-    :cvar title: the title of the form and the approval, such as ``Fence connectors``.
-    :cvar summary: one sentence for the list of commands.
-    :cvar details: further help, in paragraphs.
-    :cvar request: a frozen dataclass whose fields are made by :func:`option`.
-    :cvar examples: complete commands, each optionally with a comment after ``#``.
-    :cvar leaves: what it leaves behind, apart from records in the journal.
     :cvar takes_lease: whether it holds the group's lease. Without the lease it is not recorded in the journal.
     :cvar begins_again: whether an unfinished one is closed, and begun again by a plan for what it has left.
     :cvar closes: whether it closes a roll or another change, rather than is recorded as one. Whether it takes over is
@@ -254,22 +206,21 @@ class Change(ABC, Generic[R]):
     :cvar brokers_only: whether it needs no worker. Then the cluster file need not describe workers, and a connection of
         type ``kafka`` is enough.
     :cvar rows: the member of the document of :meth:`look` that is a list; the page shows it page by page.
-    :cvar filters: members of such a row by which the page can filter.
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]
-    summary: ClassVar[str]
-    details: ClassVar[str] = ""
-    request: ClassVar[type]
-    examples: ClassVar[tuple[str, ...]] = ()
-    leaves: ClassVar[tuple[Leaf, ...]] = ()
+    title: ClassVar[str]  #: the title of the form and the approval, such as ``Fence connectors``
+    summary: ClassVar[str]  #: one sentence for the list of commands
+    details: ClassVar[str] = ""  #: further help, in paragraphs
+    request: ClassVar[type]  #: a frozen dataclass whose fields are made by :func:`option`
+    examples: ClassVar[tuple[str, ...]] = ()  #: complete commands, each optionally with a comment after ``#``
+    leaves: ClassVar[tuple[Leaf, ...]] = ()  #: what it leaves behind, apart from records in the journal
     takes_lease: ClassVar[bool] = True
     begins_again: ClassVar[bool] = False
     closes: ClassVar[bool] = False
     brokers_only: ClassVar[bool] = False
     rows: ClassVar[str] = ""
-    filters: ClassVar[tuple[str, ...]] = ()
+    filters: ClassVar[tuple[str, ...]] = ()  #: members of such a row by which the page can filter
 
     def session(self, cluster: ConnectCluster) -> ConnectSession:
         """The clients that it needs, as a context manager that closes them."""
@@ -287,7 +238,6 @@ class Change(ABC, Generic[R]):
 
         :param act: the :class:`~airflow_eos_provider.journal.change.GroupChange` that records each step in the journal;
             None without a lease; the journal itself, not acquired yet, if the change :attr:`closes` another.
-        :param report: receives one line of progress at a time.
         """
 
     def look(self, session: ConnectSession, request: R) -> Look:

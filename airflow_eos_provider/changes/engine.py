@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def planned(change: Change[Any], session: ConnectSession, request: Any) -> Plan:
-    """The plan to show: the plan of an unfinished change that the request resumes, or a new plan.
-
-    :raises ConfigurationError: another version of this package planned the unfinished change. Further errors are those
-        of the change's ``plan``.
-    """
+    """The plan to show: the plan of an unfinished change that the request resumes, or a new plan."""
     found = read_journal(session.kafka, session.cluster.group_id).open_change if change.takes_lease else None
     if found is not None and found.kind == change.name and not change.begins_again:
         unfinished = Plan.from_dict(found.plan, change.name)
@@ -43,12 +39,8 @@ def carry_out(
 ) -> Report:
     """Carry out a plan, or resume the unfinished change with the same plan. Safe to re-run after a crash.
 
-    :param actor: the user or task, stored in the journal.
-    :param reason: stored in the journal.
-    :param take_over: fence another controller before its lease ends.
     :param as_found: if the plan has changed when it is made again under the lease, report the new one and carry it out.
         A new plan that needs its hash is refused.
-    :param report: receives one line of progress at a time.
     :raises PlanMovedError: the plan has changed since it was made. Nothing was done.
     :raises LeaseHeldError: another controller holds the lease.
     :raises RefusedError: a roll or another change of the group is not finished.

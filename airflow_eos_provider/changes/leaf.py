@@ -36,11 +36,8 @@ class End(StrEnum):
 class Leaf:
     """One thing that is left behind.
 
-    :param name: its name; what is in angle brackets differs.
     :param verbs: the commands that leave it, without ``eos``; Airflow's operators do what these do. Of a leaf that
         changes declare: those that are no change.
-    :param what: what it is for.
-    :param how: more about its end.
     """
 
     where: Where

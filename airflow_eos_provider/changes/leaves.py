@@ -25,10 +25,7 @@ from airflow_eos_provider.changes.rights.change import GRANT
 
 
 def _with_changes(leaf: Leaf, *others: str) -> Leaf:
-    """The leaf with the commands that leave it: the changes that declare it, then the others.
-
-    :param others: commands that are no changes.
-    """
+    """The leaf with the commands that leave it: the changes that declare it, then the others."""
     by = tuple(change.name for change in CHANGES.values() if leaf in change.leaves)
     return replace(leaf, verbs=(*by, *others))
 

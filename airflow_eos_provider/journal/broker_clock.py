@@ -31,10 +31,7 @@ class BrokerClock:
         return time.time() if self._broker_minus_monotonic is None else self.now()
 
     def now(self) -> float:
-        """The broker's time, seconds since the epoch.
-
-        :raises EosError: nothing is known yet, and no record can be appended.
-        """
+        """The broker's time, seconds since the epoch."""
         if self._broker_minus_monotonic is None:
             self.note(self._append())
         assert self._broker_minus_monotonic is not None

@@ -48,7 +48,7 @@ def change_journal(
     reason: str = "",
     report: Callable[[str], None] = lambda line: None,
 ) -> Journal:
-    """The journal for one change of a group. Parameters as those of :class:`Journal`."""
+    """The journal for one change of a group."""
     return Journal(
         kafka,
         group_id,
@@ -63,8 +63,6 @@ def change_journal(
 class GroupChange:
     """A change under way; the lease is held.
 
-    :param journal: acquired.
-    :param record: as it is in the journal.
     :ivar taken_up: whether another process had begun it.
     :ivar scope: before the name of each step, where a change has the same steps for several connectors.
     :ivar journal_is_gone: whether its last step has removed the journal, so that no end of it can be written.
@@ -88,11 +86,7 @@ class GroupChange:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Announce a step, and close it when the body has ended without an error.
-
-        :raises FencedError: another controller has taken over; the body was not begun.
-        :raises UnreachableError: it cannot be announced; the body was not begun.
-        """
+        """Announce a step, and close it when the body has ended without an error."""
         name = self.scope + name
         self._write(replace(self.record, under_way=name))
         yield
@@ -101,10 +95,7 @@ class GroupChange:
 
     @contextmanager
     def removal_of_the_journal(self) -> Iterator[None]:
-        """Announce and confirm the last step, which removes the journal itself: the change ends with it.
-
-        Errors as in :meth:`step`.
-        """
+        """Announce and confirm the last step, which removes the journal itself: the change ends with it."""
         name = "remove the journal"
         self._write(replace(self.record, under_way=name))
         self.confirm(name)
@@ -116,18 +107,15 @@ class GroupChange:
         self._write(replace(self.record, about=about, plan=plan))
 
     def confirm(self, act: str) -> None:
-        """Prove, right before an act, that no other controller has taken over. Errors as in :meth:`Journal.confirm`."""
+        """Prove, right before an act, that no other controller has taken over."""
         self._journal.confirm(act)
 
     def renew(self) -> None:
-        """Keep the lease while waiting. Errors as in :meth:`Journal.renew`."""
+        """Keep the lease while waiting."""
         self._journal.renew()
 
     def until(self, look: Callable[[], T | None], what: str, seconds: float) -> T:
-        """Look again and again, keeping the lease, until there is something.
-
-        :raises EosError: there is nothing in time.
-        """
+        """Look again and again, keeping the lease, until there is something."""
         deadline = time.monotonic() + seconds
         while not (found := look()):
             if time.monotonic() >= deadline:
@@ -169,16 +157,8 @@ def group_change(
 ) -> Iterator[GroupChange]:
     """Begin a change, or take up the unfinished one of this very plan; it is done when the body ends.
 
-    :param journal: not acquired yet; closed at the end.
-    :param kind: the command, such as ``offsets reset``.
-    :param about: the connector.
-    :param plan: the plan document, with its ``hash``.
-    :param take_over: fence a controller even though its lease still runs.
     :param begins_again: close an unfinished change of this kind with another plan: this one was made from what that one
         has left.
-    :raises LeaseHeldError: another controller is at work.
-    :raises RefusedError: a roll or another change of the group is not finished.
-    :raises FencedError: another controller has taken over.
 
     The change is closed if the body has changed nothing: it raises :class:`NothingDoneError`, is refused before its
     first step, or Connect refuses that step for good. After any other error it can be taken up.
@@ -231,10 +211,7 @@ def _leave(change: GroupChange, state: RolloutState, error: BaseException) -> No
 
 
 def require_no_open_rollout(content: JournalContent) -> None:
-    """Go on only if no roll of the group is left in its midst: its workers may run in different modes.
-
-    :raises RefusedError: one is.
-    """
+    """Go on only if no roll of the group is left in its midst: its workers may run in different modes."""
     unfinished = [record for record in content.rollouts.values() if record.state.is_open]
     if unfinished:
         newest = max(unfinished, key=lambda record: record.started_at)

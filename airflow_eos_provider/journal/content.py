@@ -34,38 +34,28 @@ from airflow_eos_provider.stored import from_json
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A rollout, or the lease, of which this version does not understand a record.
+    """A rollout, or the lease, of which this version does not understand a record."""
 
-    :param why: in words, following the rollout's name.
-    :param appended_at_ms: the broker's time of the newest such record, milliseconds since the epoch.
-    """
-
-    why: str
-    appended_at_ms: int = 0
+    why: str  #: in words, following the rollout's name
+    appended_at_ms: int = 0  #: the broker's time of the newest such record, milliseconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)
 class JournalContent:
     """The content of the journal now.
 
-    :param steps: by rollout and worker.
-    :param requests: by rollout, what was asked for and is not answered.
-    :param events: by rollout, oldest first.
-    :param changes: by id, changes that are no roll.
-    :param end_offset: the offset after the last record that was read.
     :param unreadable: by rollout, what this version does not understand of it; the lease under :data:`LEASE_KEY`.
-    :param appended_at_ms: the broker's time of the last record, milliseconds since the epoch.
     """
 
     lease: Lease | None = None
     rollouts: Mapping[str, RolloutRecord] = field(default_factory=dict)
-    steps: Mapping[str, Mapping[str, Step]] = field(default_factory=dict)
-    requests: Mapping[str, Request] = field(default_factory=dict)
-    events: Mapping[str, tuple[Event, ...]] = field(default_factory=dict)
-    end_offset: int = 0
+    steps: Mapping[str, Mapping[str, Step]] = field(default_factory=dict)  #: by rollout and worker
+    requests: Mapping[str, Request] = field(default_factory=dict)  #: by rollout, what was asked for and is not answered
+    events: Mapping[str, tuple[Event, ...]] = field(default_factory=dict)  #: by rollout, oldest first
+    end_offset: int = 0  #: the offset after the last record that was read
     unreadable: Mapping[str, Unreadable] = field(default_factory=dict)
-    appended_at_ms: int = 0
-    changes: Mapping[str, ChangeRecord] = field(default_factory=dict)
+    appended_at_ms: int = 0  #: the broker's time of the last record, milliseconds since the epoch
+    changes: Mapping[str, ChangeRecord] = field(default_factory=dict)  #: by id, changes that are no roll
 
     @property
     def open_change(self) -> ChangeRecord | None:
@@ -74,19 +64,12 @@ class JournalContent:
         return max(own, key=lambda change: change.started_at, default=None)
 
     def closed_changes(self, kind: str, about: str) -> list[ChangeRecord]:
-        """The changes that are over, in the order of the log: one begins after the one before has ended.
-
-        :param kind: of their plans.
-        :param about: the connector.
-        """
+        """The changes that are over, in the order of the log: one begins after the one before has ended."""
         own = [change for change in self.changes.values() if (change.plan.get("kind"), change.about) == (kind, about)]
         return [change for change in own if not change.state.is_open]
 
     def require_no_open_change(self) -> None:
-        """Go on only if no change of the group is left in its midst.
-
-        :raises RefusedError: one is.
-        """
+        """Go on only if no change of the group is left in its midst."""
         if self.open_change is not None:
             raise RefusedError(
                 f"The change {self.open_change} of this group is not finished.",
@@ -104,10 +87,7 @@ class JournalContent:
         return max(own, key=lambda r: r.started_at, default=None)
 
     def require_understood(self, record: RolloutRecord | None) -> None:
-        """Go on only if this version understands all that is on record of this rollout.
-
-        :raises RefusedError: it does not.
-        """
+        """Go on only if this version understands all that is on record of this rollout."""
         if record is not None and record.rollout_id in self.unreadable:
             raise not_understood(record.rollout_id, self.unreadable[record.rollout_id])
 
@@ -190,10 +170,7 @@ class JournalReplay:
             problems[key] = Unreadable(what, record.timestamp_ms)
 
     def _take_document(self, key: str, document: dict[str, Any], appended_at_ms: int) -> int:
-        """Take one record in as far as it is understood.
-
-        :returns: its schema.
-        """
+        """Take one record in as far as it is understood."""
         schema = document.pop("schema")
         if not isinstance(schema, int) or schema < SCHEMA:
             raise ValueError(f"its schema is {schema}")

@@ -62,7 +62,6 @@ def require_free(lease: Lease | None, group_id: str, task: str = "", *, now: Cal
 
     :param task: the task that asks: what it held itself while it was deferred is free for it.
     :param now: the broker's time, seconds since the epoch; asked only where it decides.
-    :raises LeaseHeldError: another one does; naming owner, step and expiry.
     """
     if lease is None or lease.released or lease.belongs_to(task) or lease.owner.is_proven_dead:
         return
@@ -79,14 +78,9 @@ def require_free(lease: Lease | None, group_id: str, task: str = "", *, now: Cal
 class Journal:
     """The right to write the journal of one group, held until another controller fences it.
 
-    :param kafka: the settings of the Kafka cluster, or a session, with which the journal is followed.
-    :param lease_seconds: how long the lease lives without a renewal.
     :param act_seconds: within this time the act that was announced last, a stop or a start, is over.
-    :param actor: who asked for it.
-    :param reason: why.
     :param task: the Airflow task that this process carries out, as ``<dag>/<run>/<task>``; it holds the lease while it
         is deferred.
-    :param report: receives what the operator has to know of the journal itself, a line at a time.
     """
 
     def __init__(
@@ -131,9 +125,6 @@ class Journal:
         left alone. It is read again afterwards. A lease that is held then belongs to a controller that has just been
         fenced (it came in between, or it is taken over by force). It can announce nothing more, but may still be busy
         with the one act that it has announced, so that act is waited for: until its process is gone, or its time over.
-
-        :param take_over: fence even a controller whose lease still runs.
-        :raises LeaseHeldError: another controller holds it.
         """
         before = read_journal(self._kafka, self._group_id)
         if not take_over:
@@ -174,9 +165,7 @@ class Journal:
 
         :param superseded: other rollouts of the group; those that were never finished are closed, for from now on the
             cluster is no longer as they left it.
-        :param taken_up: whether it had been begun before.
         :param comes_back: whether a deferred task only goes on, which happens at each gate and is no event.
-        :param request: what was asked of this rollout while no controller carried it out.
         :param dismissed: whether that request is set aside; it is answered otherwise, before the first act.
         """
         self._rollout_id = rollout.rollout_id
@@ -199,8 +188,6 @@ class Journal:
         """Write one step and renew the lease.
 
         :returns: the broker's time of the record, milliseconds since the epoch.
-        :raises FencedError: another controller has taken over.
-        :raises UnreachableError: it is not written, as with every other call that writes.
         """
         return self._write(
             {f"{STEP_KEY}{self._rollout_id}/{step.worker_id}": encode(step)},
@@ -209,10 +196,7 @@ class Journal:
         )
 
     def withdraw(self, worker_id: str, before: Step | None) -> None:
-        """Take an announcement back: nothing of it was done. Errors as in :meth:`record`.
-
-        :param before: the worker's step before it; None if it had none.
-        """
+        """Take an announcement back: nothing of it was done."""
         key = f"{STEP_KEY}{self._rollout_id}/{worker_id}"
         self._write({key: None if before is None else encode(before)}, step=f"{worker_id}: not touched")
 
@@ -221,26 +205,18 @@ class Journal:
 
         A process can be stopped at any moment, for longer than its lease lives. What it does when it goes on must not
         rest on what it announced before, so each change of a file and each stop of a worker asks here first.
-
-        :raises FencedError: another controller has taken over.
-        :raises UnreachableError: that is not known.
         """
         self._write({}, step=act, acting=True)
 
     def renew(self) -> None:
-        """Keep the lease alive while waiting; writes only when a third of its time has passed.
-
-        :raises FencedError: another controller has taken over.
-        """
+        """Keep the lease alive while waiting; writes only when a third of its time has passed."""
         if time.monotonic() >= self._renew_at:
             self._write({}, step=self._step)
 
     def hand_over(self, step: str, until: float) -> None:
         """Leave the lease to the task, which is about to be deferred and then has no process.
 
-        :param step: what it waits for.
         :param until: when the lease ends, seconds since the epoch by this machine's clock; later than any wait.
-        :raises FencedError: another controller has taken over.
         """
         self._owner = Owner.deferred_task(self._task)
         self._write({}, step=step, lasts_seconds=max(0.0, until - time.time()))
@@ -264,12 +240,7 @@ class Journal:
         self._write(records, step=str(rollout.state), released=True)
 
     def write_change(self, change: ChangeRecord, event: str = "") -> None:
-        """Write how far a change has come. The lease is given back once it does not run any more.
-
-        :param event: what has happened, for the history; nothing that is worth a line by default.
-        :raises FencedError: another controller has taken over.
-        :raises UnreachableError: it is not written.
-        """
+        """Write how far a change has come. The lease is given back once it does not run any more."""
         self._rollout_id = change.change_id
         records: dict[str, bytes | None] = {CHANGE_KEY + change.change_id: encode(change)}
         if event:
@@ -361,8 +332,6 @@ class Journal:
         has come in between.
 
         :returns: the broker's time of that write; None if it did not take effect.
-        :raises FencedError: another controller has taken over.
-        :raises UnreachableError: the journal cannot be read, or no lease of this controller lasts.
         """
         found = read_journal(self._kafka, self._group_id).lease
         took_effect = wanted.is_same_write(found)
@@ -400,10 +369,7 @@ def _key(record: RolloutRecord | Event) -> str:
 
 
 def _taken_over(lease: Lease, now: float, *, by_force: bool) -> str:
-    """In words for the history, from whom.
-
-    :param now: the broker's time, seconds since the epoch.
-    """
+    """In words for the history, from whom."""
     until = _clock(lease.expires_at - now)
     if lease.owner.is_proven_dead:
         why = "its process is gone"

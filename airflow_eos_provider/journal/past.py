@@ -29,21 +29,14 @@ from airflow_eos_provider.stored import from_json
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """One rollout, as its records came.
+    """One rollout, as its records came."""
 
-    :param steps: each record of a step, in the order of the log.
-    :param leases: of the controllers, each as often as it said something new.
-    """
-
-    steps: tuple[Step, ...] = ()
-    leases: tuple[Lease, ...] = ()
+    steps: tuple[Step, ...] = ()  #: each record of a step, in the order of the log
+    leases: tuple[Lease, ...] = ()  #: of the controllers, each as often as it said something new
 
 
 def read_past(kafka: Kafka, group_id: str, rollout_id: str, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> Past:
-    """What the log has of a rollout; nothing if the group was never rolled.
-
-    :raises EosError: the journal cannot be read.
-    """
+    """What the log has of a rollout; nothing if the group was never rolled."""
     try:
         read = read_to_end(kafka, journal_topic(group_id), timeout_seconds=timeout_seconds)
     except UnknownTopicError:

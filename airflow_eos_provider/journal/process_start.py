@@ -23,20 +23,13 @@ _FIELDS = 5
 
 @dataclass(frozen=True, slots=True)
 class ProcessStart:
-    """One start of one process.
+    """One start of one process."""
 
-    :param machine: the machine id (``/etc/machine-id``); empty where the machine has none.
-    :param boot: the boot id, random for each boot of a kernel; empty where it cannot be read.
-    :param namespace: the pid namespace, such as ``pid:[4026531836]``: in a container the same pid is another process.
-    :param pid: process id within that namespace.
-    :param ticks: start of the process in clock ticks since the boot (field 22 of ``/proc/PID/stat``, proc(5)).
-    """
-
-    machine: str
-    boot: str
-    namespace: str
-    pid: int
-    ticks: int
+    machine: str  #: the machine id (``/etc/machine-id``); empty where the machine has none
+    boot: str  #: the boot id, random for each boot of a kernel; empty where it cannot be read
+    namespace: str  #: the pid namespace, such as ``pid:[4026531836]``: in a container the same pid is another process
+    pid: int  #: process id within that namespace
+    ticks: int  #: start of the process in clock ticks since the boot (field 22 of ``/proc/PID/stat``, proc(5))
 
     @classmethod
     def of(cls, pid: int) -> ProcessStart | None:
@@ -48,10 +41,7 @@ class ProcessStart:
 
     @classmethod
     def of_this_process(cls) -> ProcessStart:
-        """The token of the calling process.
-
-        :raises RuntimeError: there is no ``/proc`` (a system that is not Linux).
-        """
+        """The token of the calling process."""
         token = cls.of(os.getpid())
         if token is None:
             raise RuntimeError("This process's start cannot be read from /proc; the provider runs on Linux.")

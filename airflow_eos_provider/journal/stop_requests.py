@@ -33,17 +33,15 @@ _POLL_SECONDS = 0.5
 class Answer:
     """What became of a request.
 
-    :param state: the state of the rollout now.
     :param answered: whether a controller has stopped for it, or the rollout is closed. A pause that no
         controller has answered stays in the journal until one takes the rollout up.
-    :param half_done: workers whose change was announced and is not done; they may be stopped.
     """
 
     rollout_id: str
     kind: RequestKind
-    state: RolloutState
+    state: RolloutState  #: the state of the rollout now
     answered: bool
-    half_done: tuple[str, ...] = ()
+    half_done: tuple[str, ...] = ()  #: workers whose change was announced and is not done; they may be stopped
 
 
 def request(
@@ -56,9 +54,6 @@ def request(
     """Ask a rollout to stop, and wait for the answer of the controller that carries it out.
 
     :param journal: makes a journal of this group; used to close an aborted rollout that no controller carries out.
-    :param wait_seconds: how long an answer is waited for.
-    :raises RefusedError: the rollout is over already, or another version has written it.
-    :raises LeaseHeldError: another controller has just begun to carry it out.
     """
     with Session(cluster.kafka) as kafka:
         return request_within(kafka, cluster.group_id, wanted, journal, wait_seconds)

@@ -45,12 +45,7 @@ _SETTINGS = {"cleanup.policy": "compact", _TIMESTAMPS: _BY_THE_BROKER}
 
 
 def read_journal(kafka: Kafka, group_id: str, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> JournalContent:
-    """The journal as committed; empty if this group was never rolled.
-
-    :param kafka: its settings; or a session, which reads only what has come since its last look.
-    :param timeout_seconds: limit of the read.
-    :raises EosError: it cannot be read.
-    """
+    """The journal as committed; empty if this group was never rolled."""
     with session_of(kafka) as session:
         try:
             return session.follower(_journal_follower, journal_topic(group_id)).read(session, timeout_seconds)
@@ -63,10 +58,7 @@ def _journal_follower(topic: str) -> Follower[JournalContent]:
 
 
 def ask(settings: KafkaSettings, group_id: str, request: Request) -> None:
-    """Leave a request for the controller of a rollout, which looks for it before each act and while it waits.
-
-    :raises UnreachableError: it could not be written.
-    """
+    """Leave a request for the controller of a rollout, which looks for it before each act and while it waits."""
     # A second copy could come after the answer, and ask the next controller once more.
     _append(settings, group_id, REQUEST_KEY + request.rollout_id, encode(request), once=True)
 
@@ -85,7 +77,6 @@ def _append(settings: KafkaSettings, group_id: str, key: str, value: bytes | Non
     :param once: a retry must not append it twice. That costs half a second: librdkafka asks for its producer id before
         it is connected, and then once more after that time.
     :returns: the broker's time of it, milliseconds since the epoch.
-    :raises UnreachableError: it could not be written.
     """
     failures: list[KafkaError] = []
     appended: list[int] = []
@@ -117,9 +108,6 @@ def prepare_journal(settings: KafkaSettings, group_id: str, report: Callable[[st
     """Create the topic, or let the broker date an existing one.
 
     Where the topic may not be altered, leases end by the clocks of the machines that write them.
-
-    :param report: receives what the operator has to know of it, a line at a time.
-    :raises EosError: it cannot be created.
     """
     name, topics = journal_topic(group_id), Topics(settings)
     if not topics.describe([name]) and topics.create(name, 1, _SETTINGS):

@@ -30,7 +30,6 @@ class UnsettledError(EosError):
 class JournalTransactions:
     """Writes to one topic, as long as no other producer fences it.
 
-    :param topic: the topic.
     :param transactional_id: who has initialised this id last may write.
     """
 
@@ -50,12 +49,7 @@ class JournalTransactions:
         self._producer = None
 
     def init(self) -> None:
-        """Take the id: whoever had it is fenced, and what it had left open is aborted.
-
-        :raises FencedError: another one has taken it in this very moment.
-        :raises ConfigurationError: the principal may not.
-        :raises UnreachableError: it cannot be taken.
-        """
+        """Take the id: whoever had it is fenced, and what it had left open is aborted."""
         producer = TransactionalProducer(
             self._settings,
             self._transactional_id,
@@ -74,11 +68,7 @@ class JournalTransactions:
     def write(self, records: Mapping[str, bytes | None]) -> int:
         """Write these records, all or none.
 
-        :param records: value by key.
         :returns: the broker's time of the last of them, milliseconds since the epoch.
-        :raises FencedError: another one has taken the id.
-        :raises ConfigurationError: the principal may not; nothing was written and nothing is left open.
-        :raises UnreachableError: the same, since the brokers do not answer.
         :raises UnsettledError: it is not known whether they were written.
         """
         deadline = time.monotonic() + WRITE_SECONDS
@@ -98,11 +88,7 @@ class JournalTransactions:
                 return producer.last_timestamp_ms
 
     def _require_aborted(self, producer: TransactionalProducer, error: EosError) -> None:
-        """Go on only if nothing of the transaction that has failed takes effect; else give the producer up.
-
-        :raises FencedError: another one has taken the id.
-        :raises UnsettledError: the transaction may have taken effect before it failed.
-        """
+        """Go on only if nothing of the transaction that has failed takes effect; else give the producer up."""
         for reason in (error, producer.unsettled):
             if isinstance(reason, FencedError):
                 self.close()

@@ -17,8 +17,6 @@ def runs_exactly_once(session: ConnectSession) -> bool:
 
     Each worker is asked to validate a connector that requires exactly-once (``ExactlyOnceSourceIT``'s way to see it
     from outside), so this needs nothing but their REST API.
-
-    :raises RefusedError: they differ, or one does not say: it hangs, or answers too late.
     """
     found: dict[str, bool | None] = {}
     why: dict[str, str] = {}

@@ -14,21 +14,14 @@ from airflow_eos_provider.kafka.session import Session
 
 @dataclass(frozen=True, slots=True)
 class ProducerCluster:
-    """The Kafka cluster of a connector's producers.
-
-    :param kafka: its session.
-    :param cluster_id: of another one than the workers'; empty for theirs.
-    """
+    """The Kafka cluster of a connector's producers."""
 
     kafka: Session
-    cluster_id: str = ""
+    cluster_id: str = ""  #: of another one than the workers'; empty for theirs
 
 
 class WorkersKafka:
-    """The workers' Kafka cluster, and which addresses of brokers are not in it.
-
-    :param session: of the Connect cluster.
-    """
+    """The workers' Kafka cluster, and which addresses of brokers are not in it."""
 
     def __init__(self, session: ConnectSession) -> None:
         self._session = session
@@ -47,12 +40,7 @@ class Producers(WorkersKafka):
     """Finds the Kafka cluster of producers."""
 
     def of(self, config: Mapping[str, str | None]) -> ProducerCluster:
-        """That of a connector.
-
-        :param config: of the connector.
-        :raises ConfigurationError: a config provider supplies its addresses.
-        :raises EosError: as :meth:`OtherKafka.id_of`.
-        """
+        """That of a connector."""
         elsewhere = self._addresses.elsewhere(config).get("producer")
         if elsewhere is not None:
             cluster_id = self._session.other_kafka.id_of(elsewhere)

@@ -29,16 +29,13 @@ from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
 class Store:
     """An offsets topic in a Kafka cluster.
 
-    :param topic: its name there.
-    :param kafka: the session of the cluster.
-    :param cluster_id: of another Kafka cluster than the workers'; empty for theirs.
     :param is_described: whether the cluster description has the addresses by which it is reached. Anybody's brokers may
         say any cluster id: of two stores with one name the one that is described counts.
     """
 
-    topic: str
+    topic: str  #: its name there
     kafka: Session = field(compare=False, repr=False)
-    cluster_id: str = ""
+    cluster_id: str = ""  #: of another Kafka cluster than the workers'; empty for theirs
     is_described: bool = field(default=True, compare=False, repr=False)
 
     @property
@@ -59,10 +56,7 @@ _SHOWN_NAMES = 20
 def unknown_connector(
     connector: str, group_id: str, known: Iterable[str], remedy: str | None = None
 ) -> ConfigurationError:
-    """The error for a connector that does not exist.
-
-    :param known: the names that could be meant.
-    """
+    """The error for a connector that does not exist."""
     names = sorted(known)
     more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
     return ConfigurationError(
@@ -73,11 +67,7 @@ def unknown_connector(
 
 
 def require_source(connector: str, kind: str) -> None:
-    """Refuse a sink connector: its offsets are those of a consumer group.
-
-    :param kind: as Connect's REST API has it.
-    :raises ConfigurationError: it is a sink connector.
-    """
+    """Refuse a sink connector: its offsets are those of a consumer group."""
     if kind == "sink":
         raise ConfigurationError(
             f"{connector} is a sink connector: it has no source offsets.",
@@ -99,8 +89,6 @@ def is_elsewhere(name: str) -> bool:
 class OffsetStores(WorkersKafka):
     """Finds the stores of a group's connectors.
 
-    :param session: of the Connect cluster.
-    :param global_topic: the workers' ``offset.storage.topic``.
     :param exactly_once: whether the workers run in the mode ``enabled``; by default they are asked where it matters.
     """
 
@@ -113,19 +101,12 @@ class OffsetStores(WorkersKafka):
         self._on_read = session.on_read
 
     def read(self, store: Store, *, headers: bool = False) -> OffsetsTopic:
-        """Read a store's topic to its end. Errors as in :func:`read_offsets_topic`."""
+        """Read a store's topic to its end."""
         progress = partial(self._on_read, store.name)
         return read_offsets_topic(store.kafka, store.topic, name=store.name, headers=headers, progress=progress)
 
     def own(self, connector: str, config: Mapping[str, str | None]) -> Store | None:
-        """The own store of a connector; None if its tasks use the global one.
-
-        :param config: of the connector.
-        :raises RefusedError: it is not known in which Kafka cluster its clients are, or they are in several; or the
-            workers' modes differ.
-        :raises ConfigurationError: no topic can have the name that its configuration gives.
-        :raises UnreachableError: no broker answers there or in the workers' cluster, or a worker does not.
-        """
+        """The own store of a connector; None if its tasks use the global one."""
         topic, global_topic = config.get(OWN_TOPIC) or "", self.global_store.topic
         if references(topic):
             raise RefusedError(

@@ -21,18 +21,14 @@ STALL_SECONDS = 30.0
 class OffsetsTopic:
     """An offsets topic up to the ends that it had.
 
-    :param name: of the topic; in another Kafka cluster than the workers', of its store.
-    :param id: its topic id; None if the brokers did not tell.
-    :param ends: by partition the offset after the last record or marker.
-    :param committed: the newest committed records, removals included.
     :param waiting: the newest records of open transactions, which count once these are committed.
     :param aborted: the newest records of aborted ones that no committed one has followed; compaction removes them.
     """
 
-    name: str
-    id: str | None
-    ends: Mapping[int, int]
-    committed: ByConnector = field(repr=False)
+    name: str  #: of the topic; in another Kafka cluster than the workers', of its store
+    id: str | None  #: its topic id; None if the brokers did not tell
+    ends: Mapping[int, int]  #: by partition the offset after the last record or marker
+    committed: ByConnector = field(repr=False)  #: the newest committed records, removals included
     waiting: ByConnector = field(repr=False)
     _writers: TopicWriters = field(repr=False)
     aborted: ByConnector = field(default_factory=dict, repr=False)
@@ -53,15 +49,6 @@ def read_offsets_topic(
     """Read an offsets topic to its end. An open transaction is seen, and does not delay the read.
 
     The topic is read twice: the headers of its batches for who wrote what, then its records.
-
-    :param kafka: its settings, or a session.
-    :param name: what it is called here, if not by its name there.
-    :param headers: read the records' headers, too.
-    :param progress: called with offsets passed and offsets in all, of both reads together.
-    :raises UnknownTopicError: there is no such topic.
-    :raises ConfigurationError: the principal may not read it.
-    :raises UnreachableError: no broker answers.
-    :raises ReadTimeoutError: it did not go on for :data:`STALL_SECONDS`.
     """
     with session_of(kafka) as session:
         writers = read_writers(session, topic, part_of(progress, 0, 2))

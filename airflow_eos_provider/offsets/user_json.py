@@ -16,13 +16,7 @@ _LEVELS = 100
 
 
 def parse(text: str | bytes, name: str, expected: str) -> Any:
-    """A JSON value.
-
-    :param name: what the text is called in an error, such as ``--where``.
-    :param expected: the form that is expected, for the error.
-    :raises ConfigurationError: it is no JSON (RFC 8259, so neither is ``NaN``), has a member twice, or more than 100
-        levels.
-    """
+    """A JSON value."""
     try:
         found = json.loads(text, object_pairs_hook=_object, parse_constant=_not_json, parse_float=_finite)
         _require_few_levels(found)
@@ -36,7 +30,7 @@ def parse(text: str | bytes, name: str, expected: str) -> Any:
 
 
 def parse_file(file: Path, expected: str) -> Any:
-    """The JSON value in a file. Errors as in :func:`parse`, and if the file cannot be read."""
+    """The JSON value in a file."""
     try:
         content = file.read_bytes()
     except (OSError, ValueError) as error:  # a path with a null byte is a ValueError

@@ -29,13 +29,10 @@ class CloseRequest:
 
 @dataclass(frozen=True, slots=True)
 class CloseReport:
-    """What was closed.
-
-    :param half_done: workers whose restart was announced, and that have not passed their gate.
-    """
+    """What was closed."""
 
     closed: str
-    half_done: tuple[str, ...]
+    half_done: tuple[str, ...]  #: workers whose restart was announced, and that have not passed their gate
     problem: None = None
 
     def lines(self) -> list[str]:
@@ -69,21 +66,13 @@ class Close(Change[CloseRequest]):
     closes = True
 
     def plan(self, session: ConnectSession, request: CloseRequest) -> Plan:
-        """What would be closed. Of a roll, the half-done workers are asked whether they answer.
-
-        :raises RefusedError: several are open, none is named so, or another version has written it.
-        :raises LeaseHeldError: a controller has the group, for a change or for another roll.
-        """
+        """What would be closed. Of a roll, the half-done workers are asked whether they answer."""
         from airflow_eos_provider.changes.closing.close import plan_close
 
         return plan_close(session, self.name, asdict(request))
 
     def apply(self, session: ConnectSession, plan: Plan, act: Journal, report: Callable[[str], None]) -> CloseReport:
-        """Close the roll or change of the plan, if it has not changed since.
-
-        :raises PlanMovedError: it has progressed or is closed already; nothing was closed.
-        :raises RefusedError: a roll was asked to stop, and has not done so.
-        """
+        """Close the roll or change of the plan, if it has not changed since."""
         from airflow_eos_provider.changes.closing.close import close
 
         half_done = close(session, plan, act)

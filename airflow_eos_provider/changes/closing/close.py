@@ -29,10 +29,7 @@ ASKED, FENCED, CLOSED = "asked to stop", "fenced", "closed"
 
 
 def plan_close(session: ConnectSession, kind: str, request: Mapping[str, Any]) -> Plan:
-    """As ``Close.plan``. A running roll is asked to stop, unless its controller is to be fenced.
-
-    :param kind: the change's name.
-    """
+    """As ``Close.plan``. A running roll is asked to stop, unless its controller is to be fenced."""
     kafka, group_id = session.kafka, session.cluster.group_id
     content = read_journal(kafka, group_id)
     found = _chosen(content, group_id, request["which"])
@@ -54,11 +51,7 @@ def plan_close(session: ConnectSession, kind: str, request: Mapping[str, Any]) -
 
 
 def close(session: ConnectSession, plan: Plan, journal: Journal) -> tuple[str, ...]:
-    """As ``Close.apply``.
-
-    :param journal: not acquired yet; closed at the end.
-    :returns: workers that are half done.
-    """
+    """As ``Close.apply``."""
     if plan.nothing:
         raise RefusedError(f"{plan.nothing} Nothing was closed.")
     name, ends, note = plan.content["id"], plan.content["ends"], journal.reason or "closed"

@@ -71,12 +71,6 @@ class Fencing(Change[FencingRequest]):
         return ConnectSession(cluster, answer_seconds=_ANSWER_SECONDS)
 
     def plan(self, session: ConnectSession, request: FencingRequest) -> Plan:
-        """The plan.
-
-        :raises RefusedError: the workers differ in their modes, or it is not known what they run.
-        :raises ConfigurationError: there is no such source connector, or the principal may not look.
-        :raises UnreachableError: no worker or no broker answers.
-        """
         _, decision = self._decide(session, request)
         return fencing_plan(session.cluster.group_id, request, decision)
 
@@ -94,7 +88,7 @@ class Fencing(Change[FencingRequest]):
         return self._fencer(session, plan.request).done_before(from_json(FencePlan, plan.content))
 
     def look(self, session: ConnectSession, request: FencingRequest) -> Look:
-        """The rounds that are due, and what is held open. Errors as in :meth:`plan`."""
+        """The rounds that are due, and what is held open."""
         from airflow_eos_provider.journal.journal import read_journal
 
         seen, decision = self._decide(session, request)
@@ -192,10 +186,7 @@ def _id_document(one: FenceId) -> dict[str, Any]:
 
 
 def look_lines(seen: FenceLook, decision: Decision, *, whole: bool) -> Iterator[str]:
-    """The same for a person.
-
-    :param whole: all ids of every connector.
-    """
+    """The same for a person."""
     if decision.unused:
         yield decision.unused
     connectors = {each.name: each for each in seen.connectors}

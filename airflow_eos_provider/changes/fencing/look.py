@@ -33,33 +33,27 @@ _PAUSE_SECONDS = 0.2
 class FenceId:
     """One transactional id of a connector's tasks.
 
-    :param number: of the task that has it.
     :param known: what its coordinator knows; None if no broker knows the id (never used, or idle for seven days).
-    :param held: whether a transaction of it is open and was the same one all the time of the look.
     """
 
     transactional_id: str
     number: int
     known: TransactionDescription | None = None
-    held: bool = False
+    held: bool = False  #: whether a transaction of it is open and was the same one all the time of the look
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorLook:
     """One source connector.
 
-    :param state: as the config topic has it.
     :param ids: those of the last task count record, and further ones with an open transaction; by number.
-    :param tasks: as the workers report them.
-    :param cluster_id: of the Kafka cluster of its ids; empty if that is the workers'.
-    :param unknown: why that is not known; empty if it is.
     """
 
     state: ConnectorConfigState
     ids: tuple[FenceId, ...] = ()
     tasks: tuple[TaskStatus, ...] = ()
-    cluster_id: str = ""
-    unknown: str = ""
+    cluster_id: str = ""  #: of the Kafka cluster of its ids; empty if that is the workers'
+    unknown: str = ""  #: why that is not known; empty if it is
 
     @property
     def name(self) -> str:
@@ -70,12 +64,10 @@ class ConnectorLook:
 class FenceLook:
     """The source connectors of a group.
 
-    :param at: when the look was complete, seconds since the epoch.
     :param enabled: by worker that answers, whether it runs exactly-once source tasks; None if that is not known.
-    :param connectors: those that were asked for, by name.
     """
 
-    at: float
+    at: float  #: when the look was complete, seconds since the epoch
     group_id: str
     kafka_cluster_id: str
     enabled: Mapping[str, bool | None]
@@ -83,14 +75,7 @@ class FenceLook:
 
 
 def look(session: ConnectSession, config_topic: str, names: Collection[str] = ()) -> FenceLook:
-    """Look at the source connectors of a group. Changes nothing.
-
-    :param config_topic: the workers' ``config.storage.topic``.
-    :param names: look at these connectors only.
-    :raises ConfigurationError: there is no such source connector; or the principal may not look.
-    :raises UnreachableError: no worker answers, or no broker does.
-    :raises ReadTimeoutError: the config topic could not be read to its end.
-    """
+    """Look at the source connectors of a group. Changes nothing."""
     group_id = session.cluster.group_id
     enabled = enabled_workers(session)
     config = read_cluster_state(session.kafka, config_topic)
@@ -205,8 +190,6 @@ def enabled_workers(session: ConnectSession) -> dict[str, bool | None]:
     """By worker that answers, whether it runs exactly-once source tasks; by its file where it does not say.
 
     A worker that does not answer is left out: one that is suspended is what a fencing round is for.
-
-    :raises UnreachableError: none answers.
     """
     files = read_worker_files(session.cluster).properties
 

@@ -30,34 +30,23 @@ SLOW_REMEDY = (
 class ConnectorRound:
     """What is done for one connector, and what that rests on.
 
-    :param why: in one line; not part of the hash.
-    :param fence: numbers of the tasks whose ids are fenced.
-    :param restart: numbers of the tasks that Connect is asked to restart afterwards.
-    :param running: those of them that run, and fail for being fenced.
-    :param awaits_record: whether Connect is to write a task count record then.
-    :param pending: whether a round of Connect's own is due.
-    :param config_offset: position of the connector's configuration in the config topic.
-    :param commit_offset: position of its newest task configs.
-    :param record: the last task count record; None if there is none.
-    :param record_offset: its position.
     :param held: by number, the producer (id and epoch) that holds a transaction open.
-    :param cluster_id: of the Kafka cluster of its ids; empty if that is the workers'.
     """
 
     connector: str
-    why: str = unstored("")
-    fence: tuple[int, ...] = ()
-    restart: tuple[int, ...] = ()
-    running: tuple[int, ...] = ()
-    awaits_record: bool = False
-    pending: bool = False
+    why: str = unstored("")  #: in one line; not part of the hash
+    fence: tuple[int, ...] = ()  #: numbers of the tasks whose ids are fenced
+    restart: tuple[int, ...] = ()  #: numbers of the tasks that Connect is asked to restart afterwards
+    running: tuple[int, ...] = ()  #: those of them that run, and fail for being fenced
+    awaits_record: bool = False  #: whether Connect is to write a task count record then
+    pending: bool = False  #: whether a round of Connect's own is due
     target_state: str = "STARTED"
-    config_offset: int = -1
-    commit_offset: int | None = None
-    record: int | None = None
+    config_offset: int = -1  #: position of the connector's configuration in the config topic
+    commit_offset: int | None = None  #: position of its newest task configs
+    record: int | None = None  #: the last task count record; None if there is none
     record_offset: int | None = None
     held: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    cluster_id: str = ""
+    cluster_id: str = ""  #: of the Kafka cluster of its ids; empty if that is the workers'
 
     @property
     def nothing_to_do(self) -> bool:
@@ -89,39 +78,25 @@ class ConnectorRound:
 
 @dataclass(frozen=True, slots=True)
 class FencePlan:
-    """What is done for several connectors.
-
-    :param names: the connectors that were named; none for all.
-    :param pending_only: whether only pending rounds are meant.
-    :param rounds: of connectors for which something is done.
-    """
+    """What is done for several connectors."""
 
     kafka_cluster_id: str
-    rounds: tuple[ConnectorRound, ...]
-    names: tuple[str, ...] = ()
-    pending_only: bool = False
+    rounds: tuple[ConnectorRound, ...]  #: of connectors for which something is done
+    names: tuple[str, ...] = ()  #: the connectors that were named; none for all
+    pending_only: bool = False  #: whether only pending rounds are meant
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided about every connector of a look.
-
-    :param rounds: by connector, also where nothing is to be done.
-    :param unused: why no connector of the group has transactional ids; empty if they do.
-    """
+    """What was decided about every connector of a look."""
 
     plan: FencePlan
-    rounds: tuple[ConnectorRound, ...]
-    unused: str = ""
+    rounds: tuple[ConnectorRound, ...]  #: by connector, also where nothing is to be done
+    unused: str = ""  #: why no connector of the group has transactional ids; empty if they do
 
 
 def decide(seen: FenceLook, names: Iterable[str] = (), *, pending_only: bool = False) -> Decision:
-    """Decide what to do about the connectors of a look.
-
-    :param names: the connectors that were named, none for all. Of these also what a running task holds open is ended.
-    :param pending_only: only connectors whose round is pending.
-    :raises RefusedError: the workers differ in their modes, or it is not known what they run.
-    """
+    """Decide what to do about the connectors of a look."""
     plan = FencePlan(seen.kafka_cluster_id, (), tuple(sorted(set(names))), pending_only)
     if set(seen.enabled.values()) == {False}:
         return Decision(plan, (), "No worker runs exactly-once source tasks, so there are no transactional ids.")
@@ -135,10 +110,7 @@ def decide(seen: FenceLook, names: Iterable[str] = (), *, pending_only: bool = F
 
 
 def require_enabled(enabled: Mapping[str, bool | None]) -> None:
-    """Go on only if every worker that answers runs exactly-once source tasks.
-
-    :raises RefusedError: some do not, or it is not known.
-    """
+    """Go on only if every worker that answers runs exactly-once source tasks."""
     words = {True: "enabled", False: "not enabled", None: "unknown"}
     if set(enabled.values()) != {True}:
         raise RefusedError(
@@ -150,10 +122,7 @@ def require_enabled(enabled: Mapping[str, bool | None]) -> None:
 
 
 def decide_connector(seen: ConnectorLook, *, named: bool) -> ConnectorRound:
-    """Decide what to do about one connector.
-
-    :param named: end what a running task holds open, too.
-    """
+    """Decide what to do about one connector."""
     state = seen.state
     if seen.unknown:
         return _round(seen, f"its ids may be in another Kafka cluster, and eos cannot tell which: {seen.unknown}")

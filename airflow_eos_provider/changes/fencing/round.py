@@ -47,17 +47,12 @@ Producer = tuple[int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class FencedId:
-    """What became of one id.
-
-    :param before: who had it.
-    :param fenced: what the coordinator gave it: earlier epochs are shut out.
-    :param after: who has it in the end; another one than ``fenced`` is a new task, or a round of Connect's own.
-    """
+    """What became of one id."""
 
     transactional_id: str
-    before: Producer
-    fenced: Producer
-    after: Producer
+    before: Producer  #: who had it
+    fenced: Producer  #: what the coordinator gave it: earlier epochs are shut out
+    after: Producer  #: who has it in the end; another one than ``fenced`` is a new task, or a round of Connect's own
 
     def __str__(self) -> str:
         return f"{self.transactional_id} {' → '.join(_words(one) for one in (self.before, self.fenced, self.after))}"
@@ -69,12 +64,7 @@ def _words(producer: Producer) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """What was done for one connector.
-
-    :param restarted: the tasks that Connect was asked to restart.
-    :param record: the task count record in the end.
-    :param problem: why the round did not come to its end; None if it did.
-    """
+    """What was done for one connector."""
 
     connector: str
     ids: tuple[FencedId, ...] = ()
@@ -137,14 +127,7 @@ class _Progress:
 
 
 class Fencer:
-    """Looks at the fencing of a group's connectors, and carries rounds out.
-
-    :param session: of the Connect cluster.
-    :param config_topic: the workers' ``config.storage.topic``.
-    :param report: receives one line of progress at a time.
-    :param wait_seconds: how long Connect has for its own round, and tasks to come up again.
-    :ivar session: as given.
-    """
+    """Looks at the fencing of a group's connectors, and carries rounds out."""
 
     def __init__(
         self,
@@ -162,14 +145,7 @@ class Fencer:
         self.group_id = session.cluster.group_id
 
     def look(self, names: Collection[str] = (), *, pending_only: bool = False) -> tuple[FenceLook, Decision]:
-        """What there is, and what would be done about it. Changes nothing.
-
-        :param names: of these connectors only.
-        :param pending_only: only of those whose round is pending.
-        :raises RefusedError: the workers differ in their modes, or it is not known what they run.
-        :raises ConfigurationError: there is no such source connector, or the principal may not look.
-        :raises UnreachableError: no worker or no broker answers.
-        """
+        """What there is, and what would be done about it. Changes nothing."""
         seen = look(self.session, self._config_topic, names)
         return seen, decide(seen, names, pending_only=pending_only)
 
@@ -240,12 +216,7 @@ class Fencer:
         self._report(f"{round_.connector}: Connect is asked to restart {len(restart):,} tasks.")
 
     def _await(self, change: GroupChange, round_: ConnectorRound, progress: _Progress) -> None:
-        """Wait for what Connect owes: its record, and new producers of the tasks that were restarted.
-
-        :raises RefusedError: new task configs came.
-        :raises _NotUpError: a task has failed, not only before it was restarted.
-        :raises _NotInTimeError: it did not come in time.
-        """
+        """Wait for what Connect owes: its record, and new producers of the tasks that were restarted."""
         up: set[int] = set()
         restarted = set(progress.restarted)
         # A running task that was fenced may be reported RUNNING a while longer, then FAILED, before its successor runs.
@@ -282,10 +253,7 @@ class Fencer:
         return f"the start of {len(left)} tasks ({', '.join(map(str, left[:5]))})" if left else ""
 
     def _require_same_configs(self, round_: ConnectorRound) -> ConnectorConfigState:
-        """Go on only if the round is still one of the same task configs.
-
-        :raises RefusedError: it is not; or the connector is gone.
-        """
+        """Go on only if the round is still one of the same task configs."""
         state = self._state(round_)
         if (state.config_offset, state.commit_offset) != (round_.config_offset, round_.commit_offset):
             raise RefusedError(
@@ -322,10 +290,7 @@ class Fencer:
             return client.describe(ids)
 
     def _kafka(self, round_: ConnectorRound, state: ConnectorConfigState) -> Session:
-        """The Kafka cluster of a connector's ids. Errors as in :meth:`Producers.of`, and
-
-        :raises RefusedError: it is not the planned one, since the workers' files or the addresses' names say another.
-        """
+        """The Kafka cluster of a connector's ids., as planned."""
         found = self._producers.of(state.config)
         if found.cluster_id != round_.cluster_id:
             raise RefusedError(

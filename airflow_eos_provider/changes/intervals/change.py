@@ -68,12 +68,7 @@ class Abandon(Change[AbandonRequest]):
     brokers_only = True
 
     def plan(self, session: ConnectSession, request: AbandonRequest) -> Plan:
-        """The end of the run as it is on record.
-
-        :raises ConfigurationError: nothing is on record of it.
-        :raises RefusedError: it is complete, or a slice is committed.
-        :raises UnreachableError: no broker answers.
-        """
+        """The end of the run as it is on record."""
         from airflow_eos_provider.interval.verify import status
 
         run = Run.parse(request.run)

@@ -102,10 +102,7 @@ class AlterRequest:
     offsets_topic: str = _topic("offset.storage.topic")
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself.
-
-        :raises ConfigurationError: naming what is to be said.
-        """
+        """Refuse what contradicts itself."""
         lists, ones = [self.file, self.offsets], [self.partition, self.where, self.each]
         is_list = len(list(filter(None, lists))) == 1 and not any([self.offset, *ones])
         if not (is_list or (self.offset and not any(lists) and len(list(filter(None, ones))) == 1)):
@@ -148,10 +145,7 @@ class RestoreRequest:
     offsets_topic: str = _topic("offset.storage.topic")
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself.
-
-        :raises ConfigurationError: naming what is to be said.
-        """
+        """Refuse what contradicts itself."""
         named = len([name for name in (self.connector, self.file) if name])
         wanted = 1 if self.each else 2  # with --all on the command line the one name is that of the backup
         if not (self.connector and not self.each if self.source else named == wanted):
@@ -172,10 +166,7 @@ class MigrateRequest:
     offsets_topic: str = _topic("offset.storage.topic")
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself.
-
-        :raises ConfigurationError: a topic of its own is named, and the global one is wanted.
-        """
+        """Refuse what contradicts itself."""
         if self.topic and self.to == Whose.GLOBAL:
             raise ConfigurationError("--topic names a topic of its own.", expected="--to own with --topic")
 
@@ -223,27 +214,17 @@ class OffsetsReport:
 
 
 class OffsetsChange(Change[R]):
-    """A change of the source offsets of a connector, or of several, one after the other.
-
-    :cvar none: why there is nothing to do if no connector is meant.
-    """
+    """A change of the source offsets of a connector, or of several, one after the other."""
 
     leaves: ClassVar[tuple[Leaf, ...]] = (FENCED_IDS, OFFSET_RECORDS)
-    none: ClassVar[str] = ""
+    none: ClassVar[str] = ""  #: why there is nothing to do if no connector is meant
 
     @abstractmethod
     def _wanted(self, changer: OffsetsChanger, request: R) -> tuple[list[OffsetsRequest], list[str]]:
         """What is wanted of each connector, and further lines of the plan."""
 
     def plan(self, session: ConnectSession, request: R) -> Plan:
-        """The plan. Every connector's is made before the first one is stopped.
-
-        :raises RefusedError: the workers' modes are mixed or unknown, the offsets are in another Kafka cluster that is
-            not known, or the tasks might not find, or not understand, what is written.
-        :raises ConfigurationError: the change cannot be made, or a topic is not there; there is no such source
-            connector, or the workers' REST API has no address for it.
-        :raises UnreachableError: no worker or no broker answers.
-        """
+        """The plan. Every connector's is made before the first one is stopped."""
         from airflow_eos_provider.offsets.verbs.plan import OFFSETS_OF
 
         changer = self._changer(session, asdict(request))

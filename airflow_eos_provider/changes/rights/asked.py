@@ -29,21 +29,15 @@ _OF_A_TARGET = (Operation.READ, Operation.WRITE, Operation.DESCRIBE_CONFIGS, Ope
 
 @dataclass(frozen=True, slots=True)
 class AskedRights:
-    """A cluster, with the rights that are needed in it.
-
-    :param session: open.
-    :param pipelines: also of their interval runs.
-    :param connectors: only of the clients of these; empty: of everything.
-    :param rules: the rights that are asked about.
-    """
+    """A cluster, with the rights that are needed in it."""
 
     session: ConnectSession
     seen: Seen
     facts: Facts
     request: RightsRequest
     principals: Principals
-    pipelines: tuple[IntervalFacts, ...]
-    connectors: tuple[str, ...]
+    pipelines: tuple[IntervalFacts, ...]  #: also of their interval runs
+    connectors: tuple[str, ...]  #: only of the clients of these; empty: of everything
     rules: list[Rule]
 
     @property
@@ -53,17 +47,14 @@ class AskedRights:
         return [text for connector, text in self.facts.gaps if connector in names]
 
     def grant(self) -> AclPlan:
-        """What is to be created so that these rights are there. Errors as in :func:`plan_grant`."""
+        """What is to be created so that these rights are there."""
         kafka = self.session.kafka
         return plan_grant(self.rules, read_authorizer(kafka), kafka.cluster_id())
 
     def revocation(self, connectors: Sequence[str] = (), *, even_if_needed: bool = False) -> AclPlan:
-        """What is to be deleted. Errors as in :func:`plan_revoke`.
+        """What is to be deleted.
 
         :param connectors: only of these; of one that is gone, the ACLs on the ids of its tasks.
-        :param even_if_needed: also what workers, connectors, other pipelines of the group and other verbs need.
-        :raises RefusedError: the config topic or a control topic cannot be read, so it is not known what needs its
-            rights.
         """
         authorizer = read_authorizer(self.session.kafka)
         acls = self._unwanted(connectors, require_acls(authorizer))
@@ -153,12 +144,7 @@ class AskedRights:
 
 
 def asked_rights(session: ConnectSession, request: RightsRequest, connectors: Sequence[str] = ()) -> AskedRights:
-    """Look at a cluster for the rights that are asked about. Changes nothing.
-
-    :param connectors: only of the clients of these; empty: of everything.
-    :raises ConfigurationError: there is no such connector or verb; or a topic or a principal is not known.
-    :raises UnreachableError: no broker answers.
-    """
+    """Look at a cluster for the rights that are asked about. Changes nothing."""
     given = (request.worker, request.producer, request.consumer, request.admin)
     principals = Principals(*(name or None for name in given))
     pipelines = interval_facts(request.pipelines, request.interval_principal)
@@ -175,8 +161,6 @@ def interval_facts(pipelines: Iterable[str], principal: str) -> tuple[IntervalFa
     """Pipelines as they are named in one text each.
 
     :param pipelines: each as ``GROUP/NAME`` or ``GROUP/NAME:TOPIC,…``.
-    :param principal: of their interval runs.
-    :raises ConfigurationError: one is not; or no client can have the principal.
     """
     require_principal(principal, "The principal of the interval runs")
     return tuple(_pipeline(text, principal) for text in pipelines)

@@ -59,13 +59,6 @@ class RightsChange(Change[R]):
         self._writer = writer
 
     def plan(self, session: ConnectSession, request: R) -> Plan:
-        """The plan.
-
-        :raises ConfigurationError: there is no such connector or verb, a principal or topic is not known, or the ACLs
-            cannot be read.
-        :raises RefusedError: an ACL denies what is to be granted; or it is not known what runs, which keeps its rights.
-        :raises UnreachableError: no broker answers.
-        """
         asked, made, more = self._made(session, request)
         notes = [f"note: {note}" for note in asked.facts.notes]
         if len(notes) > _SHOWN_NOTES:

@@ -19,16 +19,14 @@ from airflow_eos_provider.stored import to_json
 class AclPlan:
     """ACLs that are created, or deleted.
 
-    :param grants: whether they are created.
-    :param kept: that would be deleted too, and are needed by what runs; no part of the hash.
     :param everybody: whose access changes besides: a sentence for each resource that gets its first ACL, or loses its
         last, where ``allow.everyone.if.no.acl.found`` is set or not known.
     """
 
-    grants: bool
+    grants: bool  #: whether they are created
     kafka_cluster_id: str
     acls: tuple[Acl, ...]
-    kept: tuple[Acl, ...] = ()
+    kept: tuple[Acl, ...] = ()  #: that would be deleted too, and are needed by what runs; no part of the hash
     everybody: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
@@ -91,11 +89,7 @@ def _more(acl: Acl) -> str:
 
 
 def plan_grant(rules: Iterable[Rule], authorizer: Authorizer, kafka_cluster_id: str) -> AclPlan:
-    """What is to be created so that the ACLs give these rights.
-
-    :raises RefusedError: the brokers have no authorizer; or an ACL denies a right, which no other can give then.
-    :raises ConfigurationError: the ACLs cannot be read.
-    """
+    """What is to be created so that the ACLs give these rights."""
     there = require_acls(authorizer)
     findings = judge(rules, authorizer)
     for finding in findings:
@@ -114,13 +108,7 @@ def plan_grant(rules: Iterable[Rule], authorizer: Authorizer, kafka_cluster_id: 
 def plan_revoke(
     acls: Collection[Acl], needed: Iterable[Rule], authorizer: Authorizer, kafka_cluster_id: str
 ) -> AclPlan:
-    """What is to be deleted.
-
-    :param acls: that are not wanted any more; those that are not there are left out.
-    :param needed: rights of what runs: an ACL that gives one is kept.
-    :raises RefusedError: the brokers have no authorizer.
-    :raises ConfigurationError: the ACLs cannot be read.
-    """
+    """What is to be deleted."""
     there = require_acls(authorizer)
     rules = list(needed)
     candidates = sorted(set(acls) & set(there))
@@ -137,10 +125,7 @@ def plan_revoke(
 
 
 def acls_of_connector(facts: ConnectorFacts, there: Sequence[Acl], principals: Collection[str]) -> list[Acl]:
-    """The ACLs on transactional ids of a connector, which may not exist any more.
-
-    :param principals: whose; empty for all.
-    """
+    """The ACLs on transactional ids of a connector, which may not exist any more."""
     return [
         acl
         for acl in there
@@ -156,11 +141,7 @@ def acls_of_connector(facts: ConnectorFacts, there: Sequence[Acl], principals: C
 
 
 def require_acls(authorizer: Authorizer) -> tuple[Acl, ...]:
-    """The ACLs.
-
-    :raises RefusedError: the brokers have no authorizer.
-    :raises ConfigurationError: they cannot be read.
-    """
+    """The ACLs."""
     if not authorizer.is_there:
         raise RefusedError(
             "The brokers have no authorizer: everybody may do everything, and there are no ACLs.",
@@ -176,11 +157,7 @@ def require_acls(authorizer: Authorizer) -> tuple[Acl, ...]:
 def _everybody(
     changed: Iterable[Acl], others: Collection[Acl], authorizer: Authorizer, sentence: str
 ) -> tuple[str, ...]:
-    """What a change does to everybody's access: a resource without any ACL is everybody's where brokers are set so.
-
-    :param others: the ACLs that are there besides.
-    :param sentence: takes the resource, and since or if what that is so.
-    """
+    """What a change does to everybody's access: a resource without any ACL is everybody's where brokers are set so."""
     if authorizer.allows_without_acl is False:
         return ()
     setting = "allow.everyone.if.no.acl.found is true"

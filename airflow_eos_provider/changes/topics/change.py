@@ -36,12 +36,7 @@ class TopicsRequest:
 
 @dataclass(frozen=True, slots=True)
 class TopicsReport:
-    """What was done, and what is left.
-
-    :param changes: those of the approved plan.
-    :param findings: checks that do not hold now.
-    :param problem: why the own topic of a connector is not known; None if all are.
-    """
+    """What was done, and what is left."""
 
     changes: tuple[TopicChange, ...]
     findings: tuple[TopicFinding, ...]
@@ -81,13 +76,6 @@ class CreateTopics(Change[TopicsRequest]):
     leaves = (INTERNAL_TOPICS,)
 
     def plan(self, session: ConnectSession, request: TopicsRequest) -> Plan:
-        """The plan.
-
-        :raises ConfigurationError: the name of a topic is not known, the workers' files differ, or the principal may
-            not look.
-        :raises UnreachableError: no broker answers, or no worker of a group that has members.
-        :raises EosError: there is nothing to do but for an own topic that is not known.
-        """
         from airflow_eos_provider.changes.topics.look import InternalTopicsClient
         from airflow_eos_provider.connect.topics.topic_checks import plan_of
 

@@ -36,22 +36,15 @@ _NAMES = {Role.CONFIGS: CONFIGS, Role.OFFSETS: OFFSETS, Role.STATUS: STATUS}
 
 @dataclass(slots=True)
 class _Elsewhere:
-    """Own topics in other Kafka clusters, by name.
-
-    :param brokers: how many brokers its cluster has.
-    """
+    """Own topics in other Kafka clusters, by name."""
 
     found: dict[str, FoundTopic] = field(default_factory=dict)
-    brokers: dict[str, int] = field(default_factory=dict)
+    brokers: dict[str, int] = field(default_factory=dict)  #: how many brokers its cluster has
 
 
 class InternalTopicsClient:
     """Looks at the internal topics of one group, and changes them, also those in other Kafka clusters.
 
-    :param session: of the Connect cluster.
-    :param own_topics: further topics that connectors are to have as their own.
-    :param partitions: of offsets topics; wins over the workers' files, as the next.
-    :param replication_factor: of all topics.
     :ivar unreachable: after a look the error of a worker, if none answered.
     :ivar unknown: after a look by connector why its own topic is not known.
     """
@@ -76,12 +69,7 @@ class InternalTopicsClient:
         self.unknown: dict[str, EosError] = {}
 
     def look(self) -> TopicsLook:
-        """Look at the group's topics and at every connector's own. Changes nothing.
-
-        :raises ConfigurationError: the name of a topic is not known, the workers' files differ, or the principal may
-            not describe a topic or its settings.
-        :raises UnreachableError: no broker answers.
-        """
+        """Look at the group's topics and at every connector's own. Changes nothing."""
         self._not_checked = []
         files = read_worker_files(self._session.cluster)
         names = {role: files.common(name) for role, name in _NAMES.items()}
@@ -112,21 +100,13 @@ class InternalTopicsClient:
         )
 
     def require_own_topics(self, connectors: Collection[str] | None = None) -> None:
-        """Go on only if the own topics of connectors are known since the last look.
-
-        :param connectors: their names; None for all.
-        :raises EosError: why one is not.
-        """
+        """Go on only if the own topics of connectors are known since the last look."""
         for connector, error in self.unknown.items():
             if connectors is None or connector in connectors:
                 raise error
 
     def whole_look(self, needed: Collection[str] = ()) -> TopicsLook:
-        """A look that knows connectors' own topics, unless the group has no worker, as before its first start.
-
-        :param needed: connectors whose own topics are needed even then.
-        :raises EosError: no worker answers, or a topic that is needed is not known; or as :meth:`look`.
-        """
+        """A look that knows connectors' own topics, unless the group has no worker, as before its first start."""
         look = self.look()
         if self.unreachable is not None and (look.workers_run or needed):
             raise self.unreachable
@@ -137,9 +117,7 @@ class InternalTopicsClient:
         """Create and change topics, each as a step; returns when the brokers say that it is so.
 
         :raises PlanMovedError: a missing topic was created meanwhile; what came before it is done.
-        :raises ConfigurationError: the principal may not.
         :raises UnreachableError: no broker answers, or they do not take a change over.
-        :raises EosError: a broker refuses a change.
         """
         for change in changes:
             with act.step(change.wanted.name):
@@ -194,10 +172,7 @@ class InternalTopicsClient:
         self._not_checked.append(f"the offsets topic of {connector}: {said}")
 
     def _look_elsewhere(self, own: dict[str, Store]) -> _Elsewhere:
-        """Look at the own topics in other Kafka clusters.
-
-        :param own: by connector; those whose brokers refuse an answer are taken out.
-        """
+        """Look at the own topics in other Kafka clusters."""
         there = _Elsewhere()
         self._stores = {}
         for kafka, connectors in self._sessions(own):
@@ -216,10 +191,7 @@ class InternalTopicsClient:
         return there
 
     def _found_or_refused(self, kafka: Session, stores: Mapping[str, Store]) -> tuple[_Elsewhere, dict[str, EosError]]:
-        """What brokers of one other Kafka cluster say of own topics, and by connector what they do not say.
-
-        :param stores: by connector.
-        """
+        """What brokers of one other Kafka cluster say of own topics, and by connector what they do not say."""
         try:
             brokers = self._topics(kafka).brokers()
             there = _Elsewhere(self._found(kafka, stores.values()))

@@ -27,17 +27,12 @@ _PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The transaction that is ended.
-
-    :param kafka_cluster_id: of the Kafka cluster.
-    :param fences: whether its producer is fenced first.
-    :param ends: of the partition; no part of the plan's hash, since others go on writing.
-    """
+    """The transaction that is ended."""
 
     kafka_cluster_id: str
     hanging: Hanging
     fences: bool
-    ends: PartitionEnds
+    ends: PartitionEnds  #: of the partition; no part of the plan's hash, since others go on writing
 
     def lines(self) -> Iterator[str]:
         """The plan for a person."""
@@ -62,12 +57,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class AbortReport:
-    """What an abort did.
-
-    :param held: the transaction.
-    :param before: the partition's ends before the marker.
-    :param after: the partition's ends afterwards.
-    """
+    """What an abort did."""
 
     held: HeldOpen
     before: PartitionEnds
@@ -94,7 +84,7 @@ class AbortReport:
 
 
 def find(kafka: Session, request: AbortRequest) -> Found:
-    """The transaction that hangs. Errors as in ``Abort.plan``."""
+    """The transaction that hangs."""
     place = request.topic, request.partition
     topics = partitions_of_all_topics(kafka)
     if request.topic not in topics:
@@ -167,12 +157,7 @@ def _the_one(look: HangingLook, place: Place, start_offset: int | None) -> Hangi
 
 
 def abort(kafka: Session, content: Mapping[str, Any]) -> AbortReport:
-    """Write the marker of a plan that was made a moment ago.
-
-    :raises RefusedError: its producer has gone on.
-    :raises ConfigurationError: the principal may not.
-    :raises EosError: whether the marker is written is not known, or readers do not get past it.
-    """
+    """Write the marker of a plan that was made a moment ago."""
     held = HeldOpen(**{name: content[name] for name in HeldOpen._fields if name in content}, last_timestamp_ms=-1)
     before = known_ends(kafka, held.place)
     with kafka.transactions() as client:

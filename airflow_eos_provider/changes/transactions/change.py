@@ -54,13 +54,7 @@ class Abort(Change[AbortRequest]):
     takes_lease = False
 
     def plan(self, session: ConnectSession, request: AbortRequest) -> Plan:
-        """The end of the transaction that hangs there now.
-
-        :raises RefusedError: none hangs there, or several; it may be alive; or its producer may write into it.
-        :raises ConfigurationError: there is no such topic or partition; or the principal may not end it, or not fence
-            its producer.
-        :raises UnreachableError: a broker did not answer.
-        """
+        """The end of the transaction that hangs there now."""
         from airflow_eos_provider.changes.transactions.abort import find
 
         return abort_plan(session.cluster.group_id, request, find(session.kafka, request))

@@ -60,11 +60,7 @@ class Uninstall(Change[UninstallRequest]):
     begins_again = True
 
     def plan(self, session: ConnectSession, request: UninstallRequest) -> Plan:
-        """What is left now.
-
-        :raises RefusedError: a roll, a change, a restart or an interval run is under way, or was not finished.
-        :raises UnreachableError: no broker answers.
-        """
+        """What is left now."""
         from airflow_eos_provider.changes.uninstall.remove import find
 
         group_id, found = session.cluster.group_id, find(session, self.name, request.group, ledgers=request.ledgers)
@@ -83,11 +79,7 @@ class Uninstall(Change[UninstallRequest]):
     def apply(
         self, session: ConnectSession, plan: Plan, act: GroupChange, report: Callable[[str], None]
     ) -> UninstallReport:
-        """Remove what is planned.
-
-        :raises FencedError: a controller has taken over; what was not removed is left.
-        :raises EosError: a file cannot be removed, or the principal may not delete a topic.
-        """
+        """Remove what is planned."""
         from airflow_eos_provider.changes.uninstall.remove import remove
 
         return UninstallReport(tuple(remove(session, plan, act, report)))

@@ -31,18 +31,12 @@ _KEPT = "it says which intervals are complete; without it they would be delivere
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that was found.
+    """One thing that was found."""
 
-    :param kind: ``topic``, ``file`` or ``transactional id``.
-    :param name: the topic, the path, or the id.
-    :param id: of a topic.
-    :param why: why it stays, or what goes with it.
-    """
-
-    kind: str
-    name: str
-    id: str = ""
-    why: str = ""
+    kind: str  #: ``topic``, ``file`` or ``transactional id``
+    name: str  #: the topic, the path, or the id
+    id: str = ""  #: of a topic
+    why: str = ""  #: why it stays, or what goes with it
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" + (f" (id {self.id})" if self.id else "")
@@ -50,21 +44,14 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is left of a group.
-
-    :param removes: in the order in which they are removed, without the journal, which is the last.
-    :param journal: the journal, if there is one.
-    :param has_history: whether it holds a roll, or a change other than an uninstall that was cut off.
-    :param stays: what was found and is left.
-    :param not_seen: what could not be looked at, and why.
-    """
+    """What is left of a group."""
 
     kafka_cluster_id: str
-    removes: tuple[Item, ...]
-    journal: Item | None = None
-    has_history: bool = False
-    stays: tuple[Item, ...] = ()
-    not_seen: tuple[str, ...] = ()
+    removes: tuple[Item, ...]  #: in the order in which they are removed, without the journal, which is the last
+    journal: Item | None = None  #: the journal, if there is one
+    has_history: bool = False  #: whether it holds a roll, or a change other than an uninstall that was cut off
+    stays: tuple[Item, ...] = ()  #: what was found and is left
+    not_seen: tuple[str, ...] = ()  #: what could not be looked at, and why
 
     def content(self) -> dict[str, Any]:
         """What a plan's hash covers.
@@ -86,12 +73,7 @@ class Left:
 
 
 def find(session: ConnectSession, kind: str, interval_group: str, *, ledgers: bool) -> Left:
-    """What is left now. Errors as those of ``Uninstall.plan``.
-
-    :param kind: the change's name.
-    :param interval_group: the group of pipelines whose topics are looked for.
-    :param ledgers: remove these, too.
-    """
+    """What is left now."""
     kafka, cluster = session.kafka, session.cluster
     content = read_journal(kafka, cluster.group_id)
     require_at_rest(content, kind)
@@ -112,10 +94,7 @@ def find(session: ConnectSession, kind: str, interval_group: str, *, ledgers: bo
 
 
 def remove(session: ConnectSession, plan: Plan, act: GroupChange, report: Callable[[str], None]) -> Iterator[str]:
-    """Remove what is planned, and last the journal. Errors as those of ``Uninstall.apply``.
-
-    :returns: the names of what is gone.
-    """
+    """Remove what is planned, and last the journal."""
     topics = Topics(session.kafka.settings)
     for item in from_json(tuple[Item, ...], plan.content["removes"]):
         with act.step(str(item)):
@@ -134,11 +113,7 @@ def remove(session: ConnectSession, plan: Plan, act: GroupChange, report: Callab
 
 
 def require_at_rest(content: JournalContent, kind: str) -> None:
-    """Refuse an unfinished roll or change of a group, but for an uninstall that was cut off.
-
-    :param kind: of an uninstall.
-    :raises RefusedError: a roll or a change was not finished.
-    """
+    """Refuse an unfinished roll or change of a group, but for an uninstall that was cut off."""
     require_no_open_rollout(content)
     if content.open_change is not None and content.open_change.kind != kind:
         content.require_no_open_change()
@@ -176,11 +151,7 @@ def _plans() -> Iterator[Item]:
 
 
 def _interval_topics(session: ConnectSession, group: str, *, ledgers: bool) -> list[Item]:
-    """The interval runs' topics.
-
-    :param ledgers: whether they are removed.
-    :raises RefusedError: a run is under way, and its topics were to be removed.
-    """
+    """The interval runs' topics."""
     kafka = session.kafka.settings
     if group == session.cluster.group_id:
         raise RefusedError(

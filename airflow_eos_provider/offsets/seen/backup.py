@@ -30,27 +30,18 @@ KIND, SCHEMA = "connect-source-offsets", 1
 
 @dataclass(frozen=True, slots=True)
 class BackedUpTopic:
-    """A topic in a backup.
-
-    :param id: its topic id; None if the brokers did not tell.
-    :param ends: by partition the offset up to which it was read.
-    :param own_of: the connectors whose own topic it is; empty for the global one.
-    """
+    """A topic in a backup."""
 
     name: str
-    id: str | None
-    ends: Mapping[int, int]
-    own_of: tuple[str, ...] = ()
+    id: str | None  #: its topic id; None if the brokers did not tell
+    ends: Mapping[int, int]  #: by partition the offset up to which it was read
+    own_of: tuple[str, ...] = ()  #: the connectors whose own topic it is; empty for the global one
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
     """Source offsets of one moment.
 
-    :param cluster_id: of the Kafka cluster.
-    :param group_id: the workers' ``group.id``.
-    :param taken_at: seconds since 1970.
-    :param connectors: those that were backed up, None for the whole of each topic.
     :param records: the newest committed record of each key and partition, removals left out. Those of a backup that is
         :func:`taken <take>` are made while they are iterated, since there may be more than memory has room for.
     :param without: the connectors whose own topic could not be read, so that what their tasks read is not in it.
@@ -59,8 +50,8 @@ class Backup:
 
     cluster_id: str
     group_id: str
-    taken_at: float
-    connectors: tuple[str, ...] | None
+    taken_at: float  #: seconds since 1970
+    connectors: tuple[str, ...] | None  #: those that were backed up, None for the whole of each topic
     topics: tuple[BackedUpTopic, ...]
     records: Iterable[OffsetRecord] = field(repr=False)
     without: tuple[str, ...] = ()
@@ -84,10 +75,7 @@ class Backup:
         return sorted({record.key.connector for record in self.records if record.key.connector is not None})
 
     def require_read(self, connector: str) -> None:
-        """Go on only if it has what the tasks of a connector read.
-
-        :raises ConfigurationError: it does not.
-        """
+        """Go on only if it has what the tasks of a connector read."""
         if connector in self.without:
             raise ConfigurationError(
                 f"The backup is without the own offsets topic of {connector}: it could not be read when it was taken.",
@@ -98,10 +86,7 @@ class Backup:
 def take(
     offsets: GroupOffsets, cluster_id: str, group_id: str, taken_at: float, connector: str | None = None
 ) -> Backup:
-    """What a group's topics hold, as a backup.
-
-    :param connector: of this one only.
-    """
+    """What a group's topics hold, as a backup."""
     topics: list[tuple[OffsetsTopic, tuple[str, ...]]] = [(offsets.global_topic, ())]
     for name, topic in offsets.own_topics.items():
         topics.append((topic, tuple(sorted(c for c, own in offsets.own_topic_of.items() if own == name))))
@@ -131,20 +116,13 @@ class _Standing:
 
 
 def require_new(file: Path) -> None:
-    """Go on only if there is no such file.
-
-    :raises ConfigurationError: there is.
-    """
+    """Go on only if there is no such file."""
     if file.exists():
         raise ConfigurationError(f"{file} exists.", remedy="Name another file, or remove it.")
 
 
 def write(backup: Backup, file: Path) -> tuple[int, str]:
-    """Write a backup record by record; the file is there whole or not at all.
-
-    :returns: the number of its records, and its digest.
-    :raises ConfigurationError: there is such a file already, or it cannot be written.
-    """
+    """Write a backup record by record; the file is there whole or not at all."""
     require_new(file)
     try:
         with tempfile.NamedTemporaryFile("wb", dir=file.parent, prefix=f".{file.name}.", delete=False) as out:
@@ -165,10 +143,7 @@ def write(backup: Backup, file: Path) -> tuple[int, str]:
 
 
 def read(file: Path) -> Backup:
-    """Read a backup.
-
-    :raises ConfigurationError: it cannot be read, is no backup, was cut off, or was changed.
-    """
+    """Read a backup."""
     try:
         with file.open("rb") as lines:
             return _read(lines, file)

@@ -21,31 +21,21 @@ from airflow_eos_provider.offsets.topic import OffsetsTopic
 class Copies:
     """A connector's own topic beside the global one, by numbers of source partitions.
 
-    :param own_topic: the name of its store.
-    :param read_own: with an offset in the own topic.
-    :param same: with the same offset in both.
-    :param behind: whose copy in the global topic is an older one, or is missing.
-    :param seconds_behind: by how much the oldest such copy is older; None if every one of them is missing.
-    :param missing: without a copy in the global topic, among those behind.
-    :param further: whose older copy has a greater number in it: the own offset was moved back, or was removed, since.
-    :param ahead: whose copy is of a transaction that is open or was aborted: the records before it may be nowhere.
-    :param left: whose offset in the global topic is newer: the connector ran without its own topic since.
     :param newest_own: time of the newest record of it in the own topic, seconds since the epoch; None if there is none.
-    :param newest_global: likewise in the global topic.
     """
 
     connector: str
-    own_topic: str
-    read_own: int
-    same: int
-    behind: int
-    seconds_behind: float | None
-    missing: int
-    further: int
-    ahead: int
-    left: int
+    own_topic: str  #: the name of its store
+    read_own: int  #: with an offset in the own topic
+    same: int  #: with the same offset in both
+    behind: int  #: whose copy in the global topic is an older one, or is missing
+    seconds_behind: float | None  #: by how much the oldest such copy is older; None if every one of them is missing
+    missing: int  #: without a copy in the global topic, among those behind
+    further: int  #: whose older copy has a greater number in it: the own offset was moved back, or was removed, since
+    ahead: int  #: whose copy is of a transaction that is open or was aborted: the records before it may be nowhere
+    left: int  #: whose offset in the global topic is newer: the connector ran without its own topic since
     newest_own: float | None
-    newest_global: float | None
+    newest_global: float | None  #: likewise in the global topic
 
     @property
     def is_left_behind(self) -> bool:

@@ -14,11 +14,7 @@ from airflow_eos_provider.offsets.seen.group import GroupOffsets
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One key whose value differs.
-
-    :param before: its record in the first state, None if it was not there.
-    :param after: its record in the second one.
-    """
+    """One key whose value differs."""
 
     before: OffsetRecord | None
     after: OffsetRecord | None
@@ -55,10 +51,7 @@ def difference(before: Backup, after: Backup) -> list[Difference]:
 
 
 def own_from_global(offsets: GroupOffsets, connector: str) -> list[Difference]:
-    """By key, what a connector's own topic has otherwise than the global one; the global one's is the first state.
-
-    :raises ConfigurationError: it has no own topic, or that is not known.
-    """
+    """By key, what a connector's own topic has otherwise than the global one; the global one's is the first state."""
     own = offsets.own_topics.get(offsets.own_topic_of.get(connector, ""))
     if own is None:
         raise ConfigurationError(

@@ -28,16 +28,13 @@ UNKNOWN = "?"
 class SeenOffset:
     """One source offset, and how it was written.
 
-    :param offset: as it stands; where it is in an open transaction, as it will stand if that is committed.
-    :param written: its producer and its transaction's outcome.
-    :param leftover: whether it belongs to no connector that exists.
     :param strayed: whether the topic that the tasks read has a record of its key, or a removal, in another partition
         than the hash of the key says, as where the topic got more partitions.
     """
 
-    offset: Offset
-    written: Written
-    leftover: bool = False
+    offset: Offset  #: as it stands; where it is in an open transaction, as it will stand if that is committed
+    written: Written  #: its producer and its transaction's outcome
+    leftover: bool = False  #: whether it belongs to no connector that exists
     strayed: bool = False
 
     @property
@@ -91,20 +88,13 @@ def _place(record: OffsetRecord) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """Every offsets topic of a group that is known, read to its end.
-
-    :param global_topic: the workers' ``offset.storage.topic``.
-    :param own_topics: by their stores' names those that connectors have of their own.
-    :param connectors: by name the connectors that exist.
-    :param own_topic_of: by connector the name of its own store, of those that have one.
-    :param not_read: the connectors whose own topic is not known, or could not be read.
-    """
+    """Every offsets topic of a group that is known, read to its end."""
 
     global_topic: OffsetsTopic
-    own_topics: Mapping[str, OffsetsTopic]
+    own_topics: Mapping[str, OffsetsTopic]  #: by their stores' names those that connectors have of their own
     connectors: Mapping[str, ConnectorStatus]
-    own_topic_of: Mapping[str, str]
-    not_read: frozenset[str] = frozenset()
+    own_topic_of: Mapping[str, str]  #: by connector the name of its own store, of those that have one
+    not_read: frozenset[str] = frozenset()  #: the connectors whose own topic is not known, or could not be read
 
     def of(self, connector: str) -> Iterator[SeenOffset]:
         """A connector's offsets by key, then what open transactions hold of them."""
@@ -163,16 +153,8 @@ def read_group_offsets(
 ) -> GroupOffsets:
     """Read the offsets topics of a group.
 
-    :param stores: where its connectors have their offsets.
-    :param connectors: as the workers' REST API has them, with their configurations.
-    :param only: read the own topics of these connectors only.
-    :param headers: read the records' headers, too.
     :param unknown: called with a connector whose own topic is not known, or is in another Kafka cluster and cannot be
         read, and why. What the global topic has of it is then taken as not read by its tasks.
-    :raises RefusedError: a connector's own topic is not known, and nobody takes note of it.
-    :raises ConfigurationError: the global topic is not there, or a topic may not be read.
-    :raises UnreachableError: no broker answers.
-    :raises ReadTimeoutError: a topic's read did not go on.
     """
     wanted = connectors if only is None else {name: connectors[name] for name in only if name in connectors}
     own, names, not_read = dict[str, Store](), dict[str, str](), set[str]()
@@ -211,19 +193,12 @@ def _take_note(unknown: Callable[[str, EosError], None] | None, connector: str, 
 
 
 def matching(offsets: Iterable[SeenOffset], where: Mapping[str, Any]) -> Iterator[SeenOffset]:
-    """The offsets whose source partition has all of these members.
-
-    :param where: names and values; none at all matches every offset.
-    """
+    """The offsets whose source partition has all of these members."""
     return (seen for seen in offsets if user_json.contains(seen.offset.record.key.partition, where))
 
 
 def parse_where(text: str | None) -> dict[str, Any]:
-    """A filter on source partitions.
-
-    :param text: a JSON object such as ``{"filename": "/data/in.txt"}``; None for no filter.
-    :raises ConfigurationError: it is no JSON object.
-    """
+    """A filter on source partitions."""
     if text is None:
         return {}
     expected = 'a JSON object, for example --where \'{"filename": "/data/in.txt"}\''

@@ -14,17 +14,12 @@ from airflow_eos_provider.offsets.topic import OffsetsTopic
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What one deleted connector has left.
-
-    :param offsets: how many, in the global offsets topic.
-    :param tasks: of its last task count record in the config topic; None if it has none.
-    :param ids: its transactional ids that the brokers still know, with their states.
-    """
+    """What one deleted connector has left."""
 
     connector: str
-    offsets: int
-    tasks: int | None
-    ids: Mapping[str, TransactionState]
+    offsets: int  #: how many, in the global offsets topic
+    tasks: int | None  #: of its last task count record in the config topic; None if it has none
+    ids: Mapping[str, TransactionState]  #: its transactional ids that the brokers still know, with their states
 
     @property
     def is_open(self) -> bool:
@@ -56,11 +51,6 @@ def find_leftovers(
 
     An id alone does not make a connector: ``a-b-c-0`` may be that of the connector ``b-c`` in the group ``a``, or of
     ``c`` in ``a-b``. So ids count for those of which the group's own topics know.
-
-    :param state: of its config topic.
-    :param global_topic: the workers' ``offset.storage.topic``.
-    :param transactions: of their Kafka cluster.
-    :raises UnreachableError: a broker did not answer.
     """
     offsets = {
         connector: sum(not record.is_removed for record in records)

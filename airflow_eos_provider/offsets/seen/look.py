@@ -21,22 +21,14 @@ _REST_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What a backup has.
+    """What a backup has."""
 
-    :param document: its header, ``file``, ``records`` and ``sha256``; scripts rely on the names.
-    :param unknown: by connector why it does not have what its tasks read.
-    """
-
-    document: Mapping[str, Any]
-    unknown: Mapping[str, EosError]
+    document: Mapping[str, Any]  #: its header, ``file``, ``records`` and ``sha256``; scripts rely on the names
+    unknown: Mapping[str, EosError]  #: by connector why it does not have what its tasks read
 
 
 class OffsetsLook:
-    """Reads the source offsets of one group. Changes nothing.
-
-    :param session: of the Connect cluster.
-    :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their properties files say.
-    """
+    """Reads the source offsets of one group. Changes nothing."""
 
     def __init__(self, session: ConnectSession, offsets_topic: str = "") -> None:
         self._session = session
@@ -50,16 +42,7 @@ class OffsetsLook:
         may_be_gone: bool = False,
         unknown: Callable[[str, EosError], None] | None = None,
     ) -> GroupOffsets:
-        """The offsets as they are.
-
-        :param connector: of this one only; empty for all.
-        :param headers: read the records' headers, too.
-        :param may_be_gone: whether one that does not exist is no error.
-        :param unknown: as :func:`read_group_offsets` takes it.
-        :raises ConfigurationError: there is no such source connector, or the topic is not known.
-        :raises RefusedError: a connector's own topic is not known, and nobody takes note of it.
-        :raises UnreachableError: no worker answers, or no broker does.
-        """
+        """The offsets as they are."""
         session = self._session
         topic = read_worker_files(session.cluster).common(OFFSETS, self._offsets_topic)
         connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_REST_SECONDS)
@@ -78,18 +61,14 @@ class OffsetsLook:
         )
 
     def take(self, connector: str = "", unknown: Callable[[str, EosError], None] | None = None) -> backup.Backup:
-        """A backup. Parameters and errors as in :meth:`now`."""
+        """A backup."""
         at = time.time()
         offsets = self.now(connector, headers=True, unknown=unknown)
         session = self._session
         return backup.take(offsets, session.kafka.cluster_id(), session.cluster.group_id, at, connector or None)
 
     def taken_before(self, file: Path, connector: str = "") -> BackupReport | None:
-        """What a backup has that is there already; None if there is no such file.
-
-        :param connector: of this one only; empty for all.
-        :raises ConfigurationError: the file is no backup, or one of something else.
-        """
+        """What a backup has that is there already; None if there is no such file."""
         if not file.exists():
             return None
         found, session = backup.read(file), self._session
@@ -108,12 +87,6 @@ class OffsetsLook:
 
         Of one connector alone, a backup without what its tasks read would be none: that is an error. One of all is
         written, and says of which connectors it does not have what their tasks read.
-
-        :param to: the file; nothing is read if it is there already.
-        :param connector: of this one only; empty for all.
-        :param whole: write nothing if it would lack what the tasks of a connector read.
-        :raises ConfigurationError: there is such a file already, or it cannot be written; or as in :meth:`now`.
-        :raises EosError: as in :meth:`now`.
         """
         backup.require_new(to)
         unknown = dict[str, EosError]()

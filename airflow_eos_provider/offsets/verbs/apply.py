@@ -75,15 +75,11 @@ _TIMED_OUT = "Request timed out"
 
 @dataclass(frozen=True, slots=True)
 class ConnectorReport:
-    """What a change did for one connector.
-
-    :param written: records that this process wrote.
-    :param failed: why the connector does not run, although the change is done; empty if it runs.
-    """
+    """What a change did for one connector."""
 
     connector: str
-    written: int
-    failed: str = ""
+    written: int  #: records that this process wrote
+    failed: str = ""  #: why the connector does not run, although the change is done; empty if it runs
 
     @property
     def problem(self) -> EosError | None:
@@ -99,15 +95,7 @@ class ConnectorReport:
 
 
 class OffsetsChanger:
-    """Plans and applies changes of source offsets in one group.
-
-    :param session: of the Connect cluster.
-    :param config_topic: the workers' ``config.storage.topic``.
-    :param offsets_topic: the workers' ``offset.storage.topic``.
-    :param report: receives one line of progress at a time.
-    :param settle_seconds: how long a stop, or the way back, may take.
-    :ivar session: as given.
-    """
+    """Plans and applies changes of source offsets in one group."""
 
     def __init__(
         self,
@@ -133,14 +121,7 @@ class OffsetsChanger:
         return self.session.kafka.cluster_id()
 
     def plan(self, request: OffsetsRequest) -> OffsetsPlan:
-        """What a change would write.
-
-        :raises RefusedError: the workers' modes are mixed or unknown, the offsets are in another Kafka cluster, or the
-            tasks might not find, or not understand, what is written.
-        :raises ConfigurationError: the change cannot be made, or a topic is not there; there is no such source
-            connector, or the workers' REST API has no address for it.
-        :raises UnreachableError: no worker or no broker answers.
-        """
+        """What a change would write."""
         connector = request.connector
         # Looked up first: what is closed while the offsets are read makes the plan an old one.
         closed = self._closed(connector)
@@ -177,10 +158,7 @@ class OffsetsChanger:
         return OffsetsPlan.of(request, look, reader.topics.values(), writes, own_topic, last_change, ended)
 
     def _require_sources(self, request: OffsetsRequest, state: ClusterState) -> None:
-        """Check that the request is about a source connector that the REST API can address.
-
-        :raises ConfigurationError: it is not.
-        """
+        """Check that the request is about a source connector that the REST API can address."""
         kinds = {name: status.type for name, status in self.session.ask(lambda rest: rest.infos()).items()}
         connector = request.connector
         for name in (connector, "" if request.file else request.source):
@@ -194,10 +172,7 @@ class OffsetsChanger:
             raise self._unknown(connector, state, kinds, remedy)
 
     def _require_known(self, request: OffsetsRequest, state: ClusterState, reader: OffsetsReader) -> None:
-        """Check that a request with nothing to write is about a connector that exists, or has left offsets.
-
-        :raises ConfigurationError: nothing is known of it.
-        """
+        """Check that a request with nothing to write is about a connector that exists, or has left offsets."""
         of_verb = {Verb.RESET: request.connector, Verb.PRUNE: request.connector, Verb.COPY: request.source}
         name = "" if request.file else of_verb.get(request.verb, "")
         left = {left for left in reader.global_topic().committed if left is not None}
@@ -219,10 +194,7 @@ class OffsetsChanger:
         return tuple(one.transactional_id for one in known if one.state is TransactionState.ONGOING)
 
     def _require_compacted(self, own: Store | None) -> None:
-        """Go on only if an own topic that is there already keeps the newest offset of each key.
-
-        :raises ConfigurationError: it does not.
-        """
+        """Go on only if an own topic that is there already keeps the newest offset of each key."""
         if own is None:
             return
         topics = Topics(own.kafka.settings)
@@ -237,10 +209,7 @@ class OffsetsChanger:
             )
 
     def _require_valid(self, config: Mapping[str, str | None]) -> None:
-        """Go on only if Connect takes this configuration.
-
-        :raises ConfigurationError: it does not.
-        """
+        """Go on only if Connect takes this configuration."""
         given = {name: value for name, value in config.items() if value is not None}
         errors = self.session.ask(lambda rest: rest.validate(given["connector.class"], given)).errors
         if errors:
@@ -263,8 +232,6 @@ class OffsetsChanger:
         """The connectors that do not exist any more and have left what a prune removes.
 
         That are offsets in the global topic, or, where exactly-once is on, an open transaction.
-
-        :param leftovers: as :meth:`leftovers` has just found them.
         """
         found = self.leftovers() if leftovers is None else leftovers
         only_open = any(left.is_open and not left.offsets for left in found.values()) and self.exactly_once()
@@ -297,7 +264,6 @@ class OffsetsChanger:
             as another person has left it.
         :raises RefusedError: the connector was started or configured meanwhile. Its tasks go on with the offsets that
             they have; the same command stops it again and goes on.
-        :raises FencedError: another controller has taken over.
         :raises EosError: it could not be finished. The connector may be stopped; the same command takes it up.
         """
         written, stopped = 0, None
@@ -337,9 +303,6 @@ class OffsetsChanger:
 
         Until the connector has its new configuration its tasks read and write the former place; if an operator has
         started it meanwhile, what was moved is behind.
-
-        :raises PlanMovedError: it was deleted.
-        :raises RefusedError: it has a third topic now.
         """
         if plan.own_topic is None or change.is_done("configure") or self._is_configured(plan):
             return False
@@ -347,10 +310,7 @@ class OffsetsChanger:
         return True
 
     def _stop_and_write(self, change: GroupChange, plan: OffsetsPlan) -> tuple[int, ConnectorConfigState | None]:
-        """The first steps, each of which may be repeated.
-
-        :returns: the records that were written, and the connector as it was stopped.
-        """
+        """The first steps, each of which may be repeated."""
         created = plan.created
         try:
             if created is not None and not change.is_done("create"):
@@ -380,7 +340,6 @@ class OffsetsChanger:
         """Stop the connector and wait until no worker has a task of it.
 
         :returns: the connector as it is then; None if there is none.
-        :raises PlanMovedError: it was deleted or created since the plan was made.
         """
         connector = plan.look.connector
         if self._existing(plan) is None:
@@ -392,10 +351,7 @@ class OffsetsChanger:
         return change.until(lambda: self._stopped(plan), f"{connector} to stop", self._settle_seconds)
 
     def _existing(self, plan: OffsetsPlan) -> ConnectorConfigState | None:
-        """The connector as it is; None if there is none, as planned.
-
-        :raises PlanMovedError: it was deleted or created since the plan was made.
-        """
+        """The connector as it is; None if there is none, as planned."""
         found = self._config().connectors.get(plan.look.connector)
         plan.require_existence(exists=found is not None)
         return found
@@ -405,10 +361,7 @@ class OffsetsChanger:
         return found is not None and found.target_state == TargetState.STOPPED
 
     def _stopped(self, plan: OffsetsPlan) -> ConnectorConfigState | None:
-        """The connector, if it is stopped: no tasks on record (KIP-875), and none with a member of the group.
-
-        :raises RefusedError: it was started since.
-        """
+        """The connector, if it is stopped: no tasks on record (KIP-875), and none with a member of the group."""
         connector, found = plan.look.connector, self._existing(plan)
         if found is not None and found.target_state != TargetState.STOPPED:
             raise _touched(connector)
@@ -431,10 +384,7 @@ class OffsetsChanger:
             self._report(f"{connector}: {counted(len(ids), 'transactional id')} fenced{where}.")
 
     def _planned_stores(self, plan: OffsetsPlan) -> dict[str, Store]:
-        """By name the stores of a planned change.
-
-        :raises PlanMovedError: one is in another Kafka cluster, where the connector's clients are not any more.
-        """
+        """By name the stores of a planned change."""
         names = {topic.name for topic in plan.topics}
         found = {name: Store(name, self.session.kafka) for name in names if not is_elsewhere(name)}
         if lost := names - found.keys():
@@ -494,8 +444,6 @@ class OffsetsChanger:
         Connect cannot only check: it also writes these offsets, which this change would write anyway.
 
         :returns: whether Connect has checked and written them.
-        :raises NothingDoneError: the connector refuses them.
-        :raises EosError: Connect did not answer in time; it may have written them.
         """
         connector = plan.look.connector
         wanted = plan.request.checked_offsets(self._reader_of(plan))
@@ -547,10 +495,7 @@ class OffsetsChanger:
             return not any(known.state.is_open for known in client.describe([id_]).values())
 
     def _left_to_write(self, plan: OffsetsPlan) -> list[Write]:
-        """What the change would write now.
-
-        :raises PlanMovedError: a topic was created again, or its partitions were raised.
-        """
+        """What the change would write now."""
         reader = self._reader_of(plan)
         writes = plan.request.writes(reader, self.kafka_cluster_id, self.group_id)
         for planned in plan.topics:
@@ -568,22 +513,14 @@ class OffsetsChanger:
         return self._reader(self._stores(exactly_once=plan.look.exactly_once), self._config())
 
     def _require_still_stopped(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
-        """Go on only if the connector was not started, even for a moment: that writes another commit record.
-
-        :raises PlanMovedError: it was deleted or created.
-        :raises RefusedError: it was started, or has another configuration; a retry must not undo that by itself.
-        """
+        """Go on only if the connector was not started, even for a moment: that writes another commit record."""
         now = self._existing(plan)
         before = stopped and (stopped.target_state, stopped.commit_offset, stopped.config_offset)
         if before != (now and (now.target_state, now.commit_offset, now.config_offset)):
             raise _touched(plan.look.connector)
 
     def _require_not_started(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
-        """Go on only if the connector was not started, even for a moment. What others configure does not matter.
-
-        :raises PlanMovedError: it was deleted or created.
-        :raises RefusedError: it was started.
-        """
+        """Go on only if the connector was not started, even for a moment. What others configure does not matter."""
         now = self._existing(plan)
         before = stopped and (stopped.target_state, stopped.commit_offset)
         if before != (now and (now.target_state, now.commit_offset)):
@@ -592,7 +529,6 @@ class OffsetsChanger:
     def _configure(self, change: GroupChange, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
         """Give the stopped connector its own offsets topic, or take it away.
 
-        :param stopped: the connector as it was when its offsets were written.
         :raises RefusedError: it was started since, so that its tasks may have written newer offsets in the former
             place; or it has a third topic. If it was started in the moment of the request, what it has delivered
             then may come again.
@@ -641,11 +577,7 @@ class OffsetsChanger:
         return (found.config.get(OWN_TOPIC) or "") if found else ""
 
     def _bring_back(self, change: GroupChange, plan: OffsetsPlan, *, watch: bool = True) -> str:
-        """Give the connector the state that it had before, unless another person has given it one meanwhile.
-
-        :param watch: watch its tasks for a moment if it runs again.
-        :returns: why it does not run; empty if it does, or is not to.
-        """
+        """Give the connector the state that it had before, unless another person has given it one meanwhile."""
         connector, before = plan.look.connector, plan.look.target_state
         if plan.is_at_rest:
             return ""
@@ -710,8 +642,6 @@ def _require_nothing_elsewhere(writes: Iterable[Write]) -> None:
     """Go on only if a migration replaces nothing in another Kafka cluster.
 
     A group of the same name there may have a connector of the same name, whose tasks read what would be replaced.
-
-    :raises RefusedError: it does.
     """
     replaced = sorted({w.topic for w in writes if is_elsewhere(w.topic) and w.changes and w.before is not None})
     if replaced:

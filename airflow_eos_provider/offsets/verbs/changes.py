@@ -27,19 +27,13 @@ from airflow_eos_provider.offsets.user_json import canonical, contains
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One record that is to be written.
+    """One record that is to be written."""
 
-    :param topic: the name of its store.
-    :param key: its bytes.
-    :param before: the value that the key has there now, None for none.
-    :param after: the new value, None to remove it.
-    """
-
-    topic: str
+    topic: str  #: the name of its store
     kafka_partition: int
     key: bytes
-    before: bytes | None
-    after: bytes | None
+    before: bytes | None  #: the value that the key has there now, None for none
+    after: bytes | None  #: the new value, None to remove it
 
     @property
     def place(self) -> tuple[str, int, bytes]:
@@ -54,20 +48,15 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An offset that is asked for.
-
-    :param partition: the source partition.
-    :param offset: the source offset; None to remove it.
-    """
+    """An offset that is asked for."""
 
     partition: Mapping[str, Any] | None
-    offset: Mapping[str, Any] | None
+    offset: Mapping[str, Any] | None  #: the source offset; None to remove it
 
 
 class Places:
     """Where the offsets of one connector are, removals included.
 
-    :param connector: its name.
     :param topics: the topics of its offsets: its own, if it has one, then the global one.
     """
 
@@ -122,10 +111,6 @@ def require_one_place(connector: str, topic: OffsetsTopic, *, exists: bool = Tru
     A key whose partition moved, since the topic got more partitions, stands in its former one too. A task that starts
     reads the partitions in any order and holds what it reads last (``KafkaOffsetBackingStore``): what stands in the
     former one, also a removal, would now and then come over the offset that its predecessor has committed.
-
-    :param topic: the one that the tasks read afterwards.
-    :param exists: whether there is such a connector.
-    :raises RefusedError: one stands in another partition than its hash says.
     """
     strayed = {r.key.raw for r in topic.committed.get(connector, ()) if has_strayed(r, topic)}
     if strayed:
@@ -147,22 +132,13 @@ def require_one_place(connector: str, topic: OffsetsTopic, *, exists: bool = Tru
 
 
 def reset(places: Places, where: Mapping[str, Any]) -> list[Write]:
-    """Remove the offsets of a connector, so that it begins anew.
-
-    :param where: only of source partitions with these members; none at all for every one.
-    """
+    """Remove the offsets of a connector, so that it begins anew."""
     keys = {record.key.raw for record in places.live() if contains(record.key.partition, where)}
     return [write for key in sorted(keys) for write in places.put(key, None)]
 
 
 def alter(places: Places, wanted: Sequence[Wanted], *, unlike: bool = False) -> list[Write]:
-    """Give source partitions other offsets.
-
-    :param unlike: also offsets that are not like the present ones.
-    :raises RefusedError: one is not, see :func:`require_alike`.
-    :raises ConfigurationError: a source partition is named twice, or one that is to get an offset has several spellings
-        of its key, so that it is not known which one the connector's tasks look for.
-    """
+    """Give source partitions other offsets."""
     if not unlike:
         require_alike(places, wanted)
     writes, seen = list[Write](), set[str]()
@@ -186,9 +162,7 @@ def alter(places: Places, wanted: Sequence[Wanted], *, unlike: bool = False) -> 
 def one_for_each(places: Places, where: Mapping[str, Any], offset: Mapping[str, Any] | None) -> list[Wanted]:
     """The same offset for each source partition that has one which the tasks read.
 
-    :param where: only for those with these members; none at all for every one.
     :param offset: None to remove all there are, also those that the tasks do not read.
-    :raises ConfigurationError: no source partition is to get the offset.
     """
     read = places.topics[0].name
     partitions = {
@@ -211,8 +185,6 @@ def require_alike(places: Places, wanted: Iterable[Wanted]) -> None:
 
     A misspelt member, or a number that became a text, is an offset that tasks do not understand: they start from the
     beginning, or fail. Where the connector has no offset, there is nothing to compare with.
-
-    :raises RefusedError: one is not like them, with what differs.
     """
     read = places.topics[0].name
     known = [r for r in places.live() if r.offset is not None]
@@ -257,11 +229,7 @@ def _type_of(value: Any) -> str:
 
 
 def require_same_origin(backup: Backup, kafka_cluster_id: str, group_id: str, topics: Sequence[OffsetsTopic]) -> None:
-    """Go on only if a backup was taken from this very group and these very topics.
-
-    :param kafka_cluster_id: of the cluster into which it is restored.
-    :raises RefusedError: it was not.
-    """
+    """Go on only if a backup was taken from this very group and these very topics."""
     if (backup.cluster_id, backup.group_id) != (kafka_cluster_id, group_id):
         found = f"of group {backup.group_id} in the Kafka cluster {backup.cluster_id}"
         expected = f"group {group_id} in {kafka_cluster_id}"
@@ -280,12 +248,7 @@ def require_same_origin(backup: Backup, kafka_cluster_id: str, group_id: str, to
 
 
 def restore(places: Places, backup: Backup) -> list[Write]:
-    """Bring a connector's offsets to what a backup has, and remove what it does not have.
-
-    :param backup: of this connector, or of all.
-    :raises ConfigurationError: the backup is of other connectors only, or of topics that are none of its own now; or it
-        does not have a topic of its offsets.
-    """
+    """Bring a connector's offsets to what a backup has, and remove what it does not have."""
     connector = places.connector
     backup.require_read(connector)
     if backup.connectors is not None and connector not in backup.connectors:
@@ -322,9 +285,6 @@ def migrate(connector: str, now: Sequence[OffsetsTopic], to: OffsetsTopic) -> li
 
     The former place keeps what it has: the tasks read it until the connector has its new configuration, and go on there
     if it gets none. A later migration back replaces all of it.
-
-    :param now: the topics of its offsets, its own before the global one.
-    :param to: the one that they read afterwards: an own topic, or the global one.
     """
     wanted = _offsets_of(connector, now)
     target = Places(connector, [to])
@@ -337,21 +297,13 @@ def copy(source: str, now: Sequence[OffsetsTopic], places: Places) -> list[Write
     """Give one connector the offsets that the tasks of another one read.
 
     A key keeps the spelling of its source partition. Offsets of source partitions that the other one lacks stay.
-
-    :param source: the other connector.
-    :param now: the topics of its offsets, its own before the global one.
-    :param places: of the connector that gets them.
     """
     renamed = {_renamed(raw, places.connector): value for raw, value in _offsets_of(source, now).items()}
     return [write for key, value in renamed.items() for write in places.put(key, value)]
 
 
 def copy_saved(source: str, backup: Backup, places: Places) -> list[Write]:
-    """The same from a backup, of any group and any Kafka cluster.
-
-    :param source: the connector in the backup.
-    :raises ConfigurationError: the backup has no offsets of it, or not those that its tasks read.
-    """
+    """The same from a backup, of any group and any Kafka cluster."""
     backup.require_read(source)
     own = {topic.name for topic in backup.topics if source in topic.own_of}
     global_ = {topic.name for topic in backup.topics if not topic.own_of}
@@ -372,8 +324,6 @@ def _offsets_of(connector: str, topics: Sequence[OffsetsTopic]) -> dict[bytes, b
 
     Where its own topic has none of them yet, the global one's: an operator has given it that topic, and its tasks
     would begin anew.
-
-    :param topics: those of its offsets, its own before the global one.
     """
     found = dict[bytes, bytes | None]()
     for topic in topics:
@@ -416,10 +366,7 @@ _PARTITION = 'a JSON object such as {"filename": "/data/in.txt"}'
 
 
 def read_wanted(file: Path) -> list[Wanted]:
-    """The offsets that a file asks for, see :func:`wanted_of`.
-
-    :raises ConfigurationError: it cannot be read, or has another form.
-    """
+    """The offsets that a file asks for, see :func:`wanted_of`."""
     return wanted_of(user_json.parse_file(file, _OFFSETS), str(file))
 
 
@@ -428,8 +375,6 @@ def wanted_of(document: Any, name: str) -> list[Wanted]:
 
     :param document: a list of ``{"partition": {…}, "offset": {…} or null}``, or an object with such a list under
         ``offsets``, as ``PATCH /connectors/<name>/offsets`` takes it.
-    :param name: of the document, for the error.
-    :raises ConfigurationError: it has another form.
     """
     entries = document.get("offsets") if isinstance(document, dict) else document
     if not isinstance(entries, list):
@@ -438,30 +383,18 @@ def wanted_of(document: Any, name: str) -> list[Wanted]:
 
 
 def parse_offsets(text: str) -> list[Wanted]:
-    """The offsets of a command line or a form, see :func:`wanted_of`.
-
-    :raises ConfigurationError: it is no JSON, or has another form.
-    """
+    """The offsets of a command line or a form, see :func:`wanted_of`."""
     return wanted_of(user_json.parse(text, "offsets", _OFFSETS), "offsets")
 
 
 def parse_offset(offset: str) -> dict[str, Any] | None:
-    """One source offset of a command line or a form.
-
-    :param offset: a JSON object, or ``null``.
-    :raises ConfigurationError: it is something else.
-    """
+    """One source offset of a command line or a form."""
     name = f"--offset {one_line(offset)}"
     return _object(user_json.parse(offset, name, _OFFSET), name, _OFFSET)
 
 
 def parse_wanted(partition: str, offset: str) -> Wanted:
-    """One offset that a command line asks for.
-
-    :param partition: a JSON object.
-    :param offset: a JSON object, or ``null``.
-    :raises ConfigurationError: one is something else.
-    """
+    """One offset that a command line asks for."""
     name = f"--partition {one_line(partition)}"
     return Wanted(_object(user_json.parse(partition, name, _PARTITION), name, _PARTITION), parse_offset(offset))
 
@@ -474,10 +407,7 @@ def _wanted(entry: Any, name: str) -> Wanted:
 
 
 def _object(value: Any, name: str, expected: str) -> dict[str, Any] | None:
-    """An object as Connect takes it (``OffsetUtils.validateFormat``): its members have no members of their own.
-
-    :raises ConfigurationError: it is something else.
-    """
+    """An object as Connect takes it (``OffsetUtils.validateFormat``): its members have no members of their own."""
     if value is not None and not isinstance(value, dict):
         raise ConfigurationError(f"{name} is no JSON object.", expected=expected)
     nested = next((member for member, inner in (value or {}).items() if isinstance(inner, dict | list)), None)

@@ -32,19 +32,14 @@ class TargetState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConnectorLook:
-    """What a change of a connector's offsets rests on, besides the offsets.
-
-    :param target_state: before the change; afterwards the connector has it again.
-    :param config_digest: SHA-256 of its configuration; the configuration itself may hold secrets.
-    :param exactly_once: whether its workers run in the mode ``enabled``, so that tasks write in transactions.
-    """
+    """What a change of a connector's offsets rests on, besides the offsets."""
 
     group_id: str
     kafka_cluster_id: str
     connector: str
-    target_state: TargetState
-    config_digest: str
-    exactly_once: bool
+    target_state: TargetState  #: before the change; afterwards the connector has it again
+    config_digest: str  #: SHA-256 of its configuration; the configuration itself may hold secrets
+    exactly_once: bool  #: whether its workers run in the mode ``enabled``, so that tasks write in transactions
 
     @classmethod
     def of(
@@ -64,15 +59,10 @@ class ConnectorLook:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """An offsets topic that is read and written.
+    """An offsets topic that is read and written."""
 
-    :param name: of its store.
-    :param id: its topic id; None if the brokers did not tell.
-    :param partitions: how many it has.
-    """
-
-    name: str
-    id: str | None
+    name: str  #: of its store
+    id: str | None  #: its topic id; None if the brokers did not tell
     partitions: int
 
 
@@ -80,9 +70,6 @@ class PlannedTopic:
 class OffsetsPlan:
     """A change of one connector's source offsets.
 
-    :param request: what is asked for.
-    :param topics: those that were read.
-    :param writes: in the order in which they are shown.
     :param own_topic: the connector's own offsets topic afterwards, empty for none; None if that does not change.
     :param last_change: the id of the connector's change that was closed last, empty if there is none. The offsets of a
         running connector do not count, so without it the same plan could be carried out twice.
@@ -92,7 +79,7 @@ class OffsetsPlan:
 
     request: OffsetsRequest
     look: ConnectorLook
-    topics: tuple[PlannedTopic, ...]
+    topics: tuple[PlannedTopic, ...]  #: those that were read
     writes: tuple[Write, ...] = field(repr=False)
     own_topic: str | None = None
     last_change: str = ""
@@ -152,10 +139,7 @@ class OffsetsPlan:
         return replace(write, before=before, after=after)
 
     def require_unmoved(self, now: OffsetsPlan) -> None:
-        """Go on only if the same plan would be made now.
-
-        :raises PlanMovedError: another one would.
-        """
+        """Go on only if the same plan would be made now."""
         if self.content() != now.content():
             raise PlanMovedError(
                 f"The plan for {self.connector} does not fit any more: {self.moved(now)}.",
@@ -176,10 +160,7 @@ class OffsetsPlan:
         return "the offsets have changed since, which they do unless the connector is stopped"
 
     def require_existence(self, *, exists: bool) -> None:
-        """Go on only if the connector still exists, or still does not.
-
-        :raises PlanMovedError: it was deleted or created.
-        """
+        """Go on only if the connector still exists, or still does not."""
         connector, existed = self.look.connector, self.look.target_state is not TargetState.ABSENT
         if exists != existed:
             raise PlanMovedError(
@@ -191,11 +172,7 @@ class OffsetsPlan:
             )
 
     def require_own_topic(self, own_topic: str) -> None:
-        """Go on only if a connector that is to get another offsets topic has one that the plan knows.
-
-        :param own_topic: that of its configuration now, empty for none.
-        :raises RefusedError: another person has given it one that the plan does not know.
-        """
+        """Go on only if a connector that is to get another offsets topic has one that the plan knows."""
         if own_topic and own_topic not in {topic_of(topic.name) for topic in self.topics}:
             raise RefusedError(
                 f"{self.look.connector} got {OWN_TOPIC}={own_topic} while its offsets were being moved.",
@@ -206,7 +183,6 @@ class OffsetsPlan:
     def returns_to(self, now: TargetState) -> TargetState | None:
         """The state that the connector gets at the end of the change.
 
-        :param now: its state as it is.
         :returns: None where it stays as it is: it was at rest before, or it is not stopped any more, since another
             person has paused, started or deleted it.
         """
@@ -214,11 +190,7 @@ class OffsetsPlan:
         return wanted if not self.is_at_rest and now in (TargetState.STOPPED, wanted) else None
 
     def require_within(self, now: Sequence[Write]) -> None:
-        """Go on only if what is still to be written is a part of the plan, and all else of it is written.
-
-        :param now: what the same command would write now.
-        :raises PlanMovedError: it is more, or something else.
-        """
+        """Go on only if what is still to be written is a part of the plan, and all else of it is written."""
         planned = {write.place: self._hashed(write).after for write in self.writes}
         foreign = [w for w in now if w.place not in planned or planned[w.place] != self._hashed(w).after]
         if foreign:

@@ -18,8 +18,6 @@ from airflow_eos_provider.offsets.verbs.changes import Places
 class OffsetsReader:
     """One look at the offsets topics of a group.
 
-    :param stores: where its connectors have their offsets.
-    :param state: its config topic.
     :param new_partitions: how many a topic has that is not there yet.
     :ivar topics: by the names of their stores those that were read, in their order.
     """
@@ -45,23 +43,18 @@ class OffsetsReader:
         return found.config if found else {}
 
     def of(self, connector: str) -> list[OffsetsTopic]:
-        """The topics of a connector's offsets, its own before the global one.
-
-        :raises RefusedError: its own is not known, see :meth:`OffsetStores.own`.
-        :raises ConfigurationError: a topic is not there, or may not be read.
-        :raises UnreachableError: no broker answers.
-        """
+        """The topics of a connector's offsets, its own before the global one."""
         own = self._stores.own(connector, self.config_of(connector))
         # The name of one in another Kafka cluster may follow from the workers' mode: its first task makes it.
         found = [self._read(own, may_be_missing=own.is_elsewhere)] if own else []
         return [*found, self.global_topic()]
 
     def places(self, connector: str) -> Places:
-        """Where the offsets of a connector are. Errors as in :meth:`of`."""
+        """Where the offsets of a connector are."""
         return Places(connector, self.of(connector))
 
     def place_with(self, connector: str, own_topic: str) -> OffsetsTopic:
-        """The topic that the tasks of a connector read if it is given an own topic. Errors as in :meth:`of`.
+        """The topic that the tasks of a connector read if it is given an own topic.
 
         :param own_topic: ``offsets.storage.topic``, empty for none. One that is not there is empty, and has the
             partitions that Connect would give it.
@@ -70,7 +63,7 @@ class OffsetsReader:
         return self._read(own, may_be_missing=True) if own else self.global_topic()
 
     def global_topic(self) -> OffsetsTopic:
-        """The workers' ``offset.storage.topic``. Errors as in :meth:`of`."""
+        """The workers' ``offset.storage.topic``."""
         return self._read(self._stores.global_store)
 
     def _read(self, store: Store, *, may_be_missing: bool = False) -> OffsetsTopic:

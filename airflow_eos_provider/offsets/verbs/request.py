@@ -33,38 +33,30 @@ class Verb(StrEnum):
 class OffsetsRequest:
     """A change that is asked for.
 
-    :param connector: whose offsets are changed.
     :param where: of a reset, and of an alteration with ``each``: only source partitions with these members.
-    :param wanted: of an alteration: the new offsets.
     :param each: of an alteration: the one offset of ``wanted`` is for each source partition that has an offset; its
         ``partition`` is None.
     :param unlike: of an alteration: also offsets whose members, types or source partition are not like those that the
         connector has.
-    :param absent: the connector need not exist: it is created later.
     :param file: of a restore: the backup; of a copy: the backup that has the other connector's offsets, empty for those
         of this group.
-    :param from_elsewhere: of a restore: even from another group, Kafka cluster or topic id.
-    :param source: of a copy: the connector whose offsets are taken.
     :param own_topic: of a migration: the connector's own offsets topic afterwards, empty for the global one.
     """
 
     verb: Verb
     connector: str
     where: Mapping[str, Any] = field(default_factory=dict)
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[Wanted, ...] = ()  #: of an alteration: the new offsets
     file: str = ""
-    from_elsewhere: bool = False
-    source: str = ""
+    from_elsewhere: bool = False  #: of a restore: even from another group, Kafka cluster or topic id
+    source: str = ""  #: of a copy: the connector whose offsets are taken
     own_topic: str | None = None
     each: bool = False
     unlike: bool = False
-    absent: bool = False
+    absent: bool = False  #: the connector need not exist: it is created later
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        :raises ConfigurationError: naming what is missing or contradicts itself.
-        """
+        """Refuse what cannot be meant."""
         problem = None
         if not self.connector:
             problem = "no connector is named"
@@ -83,13 +75,7 @@ class OffsetsRequest:
         return self.verb is Verb.MIGRATE or (self.verb is Verb.COPY and not self.file)
 
     def writes(self, reader: OffsetsReader, kafka_cluster_id: str, group_id: str) -> list[Write]:
-        """What it writes, from the offsets as they are.
-
-        :param reader: one look at the offsets.
-        :raises ConfigurationError: it cannot be done, for example because a file is not a backup.
-        :raises RefusedError: the backup is from elsewhere, what is to be pruned is in use, or a new offset is unlike
-            those that the connector has.
-        """
+        """What it writes, from the offsets as they are."""
         name = self.connector
         if self.verb is Verb.PRUNE:
             if reader.exists(name):

@@ -25,12 +25,9 @@ def write_in_transaction(
 ) -> None:
     """Write records, all or none.
 
-    :param settings: the Kafka cluster of all of them.
     :param transactional_id: ``<group>-<connector>-0``, the id of the connector's first task: Connect fences it before
         any task starts, and a task takes it before it reads offsets (``ExactlyOnceWorkerSourceTask``). So no task can
         begin between this write and its commit.
-    :param before_commit: called when the records are with the brokers; what it raises aborts the transaction.
-    :raises RefusedError: another one took the id, so the connector was started meanwhile; nothing was written.
     """
     producer = TransactionalProducer(settings, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS)
     try:
@@ -54,11 +51,7 @@ def write_in_transaction(
 
 
 def write_plainly(settings: KafkaSettings, writes: Sequence[Write]) -> None:
-    """Write records one by one, as a task does where exactly-once is off.
-
-    :raises EosError: a broker refused one. Those before it are written; a repeated call completes them.
-    :raises UnreachableError: no broker answered.
-    """
+    """Write records one by one, as a task does where exactly-once is off."""
     failures: list[KafkaError] = []
 
     def note(error: KafkaError | None, _message: Message) -> None:
