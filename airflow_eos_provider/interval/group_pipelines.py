@@ -18,12 +18,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 
 def pipelines_on_record(kafka: KafkaSettings, group_id: str) -> list[IntervalFacts]:
-    """The pipelines of a group by its control topic, and by ledgers of the usual name, in their order.
-
-    :raises NotKnownError: the principal may not see the control topic.
-    :raises ConfigurationError: the control topic may not be read, or is a Connect cluster's.
-    :raises UnreachableError: no broker answers.
-    """
+    """The pipelines of a group by its control topic, and by ledgers of the usual name, in their order."""
     there, control = topics(kafka), ControlState()
     topic = f"{group_id}-configs"
     if is_there(kafka, topic, there):

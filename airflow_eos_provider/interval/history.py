@@ -30,7 +30,6 @@ class Attempt:
     """One generation of a run.
 
     :param generation: its offset in the control topic.
-    :param at_ms: when it was written, milliseconds since the epoch.
     """
 
     generation: int
@@ -41,9 +40,6 @@ class Attempt:
 class _Times:
     """When records were written, milliseconds since the epoch, and what compaction and later records take away.
 
-    :ivar began: by run name, its first plan.
-    :ivar attempts: by run name, its generations.
-    :ivar tasks: by run name, the task of each slice in the newest generation.
     :ivar newest: by ledger key, the newest record that is no removal.
     """
 
@@ -54,11 +50,7 @@ class _Times:
 
 
 class PipelineHistory:
-    """A pipeline's runs as they are, and as they came.
-
-    :param ledger: those of the ledger; partitions mingle.
-    :ivar statuses: every run, in the order of their intervals.
-    """
+    """A pipeline's runs as they are, and as they came."""
 
     def __init__(
         self, pipeline: str, control: Iterable[LogRecord], ledger: Iterable[LogRecord], topic: str = ""
@@ -127,11 +119,7 @@ class PipelineHistory:
 
 
 def read_history(pipeline: Pipeline) -> PipelineHistory:
-    """A pipeline's runs, as far as the topics are stable; empty if there are no such topics yet.
-
-    :raises ConfigurationError: the control topic is a Connect cluster's.
-    :raises UnreachableError: no broker answers.
-    """
+    """A pipeline's runs, as far as the topics are stable; empty if there are no such topics yet."""
 
     there = topics(pipeline.kafka)
 

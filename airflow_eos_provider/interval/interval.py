@@ -187,10 +187,7 @@ class Run:
 
 
 class Wholes:
-    """Runs, to know within which one an interval lies; it is a part of a complete one whose interval had ended.
-
-    :param runs: of one pipeline. They do not overlap, but for the revisions of one interval, of which the first counts.
-    """
+    """Runs of one pipeline, to know within which one an interval lies. Of an interval's revisions the first counts."""
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self._runs = sorted((run for run in runs if run.revision == 1), key=lambda run: run.interval)

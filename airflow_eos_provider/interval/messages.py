@@ -17,10 +17,7 @@ _DECIMALS = 3
 
 
 class IncompleteError(EosError):
-    """The stage has ended, but slices are missing in the ledger. The run is not complete. Safe to run again.
-
-    :ivar missing: numbers of the slices that are not committed.
-    """
+    """The stage has ended, but slices are missing in the ledger. The run is not complete. Safe to run again."""
 
     def __init__(
         self, found: str, *, missing: tuple[int, ...] = (), expected: str | None = None, remedy: str | None = None
@@ -36,7 +33,6 @@ class IncompleteError(EosError):
 class SliceFigures:
     """What is compared of a slice's rows; those of parts add up to those of the whole, in any order.
 
-    :param records: how many there are.
     :param digest: order-free digest of topic, key, value and headers of each, 32 hexadecimal digits.
     :param placed: likewise of those that name their partition or time themselves, with both. What a row leaves to
         Kafka differs between attempts and is in neither digest.
@@ -71,10 +67,6 @@ class SliceFigures:
 class Stage:
     """The work of one generation: what each task has to write.
 
-    :param run: the run.
-    :param generation: offset of the generation's ``commit-<run>`` record in the control topic.
-    :param plan_hash: of the plan that the slices are of.
-    :param slices: all slices of the plan.
     :param assignment: for each task the numbers of its unfinished slices. Within a generation a slice belongs to one
         task; task ``n`` writes under the transactional id ``<group>-<run>-<n>``.
     :param ledger_positions: by partition, up to where the coordinator has read the ledger.
@@ -82,8 +74,6 @@ class Stage:
     :param compared: whether the input of this attempt was found to have the same rows in these slices. Without it
         nothing is written and nothing completed, unless nothing is committed.
     :param control_id: topic id of the control topic that the generation is in: its offset means nothing in another one.
-    :param ledger_id: topic id of the ledger that the positions are in.
-    :param ledgers: by topic, the pipeline of the group whose ledger it is, as the generation's coordinator has read.
     :param began_at: the input of this attempt was looked up at or after this moment, seconds since the epoch, and it
         has all rows of the interval until then. None if that is not certain.
     """
@@ -102,9 +92,6 @@ class Stage:
     ledger_id: str = ""
 
     def require_compared(self) -> None:
-        """
-        :raises EosError: slices are committed, and the input was not compared with them.
-        """
         if self.committed and not self.compared:
             raise EosError(
                 f"{len(self.committed)} slices of {self.run} are committed, and this attempt's input was not compared "
@@ -162,15 +149,8 @@ class Stage:
 class SliceResult:
     """One slice, committed.
 
-    :param number: the slice.
-    :param records: records written.
-    :param bytes: of their keys and values.
-    :param digest: order-free digest of them, 32 hexadecimal digits; digests add up modulo 2^128.
-    :param seconds: from its first row to its commit.
     :param dropped: rows of its source that it has not: without a time; with a time outside the interval, and the first
         and the last of these times, in microseconds since the epoch. Empty if none was looked for.
-    :param null_keys: records whose key is null, where rows have keys.
-    :param stage_seconds: seconds of each of :data:`~airflow_eos_provider.interval.write.stage_seconds.STAGES`.
     """
 
     number: int
@@ -211,13 +191,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class TaskSummary:
-    """What one task of a stage wrote.
-
-    :param attempt: of the task that wrote its last slice: how often Spark had started it before.
-    :param slices: slices that it committed.
-    :param bytes: of their records' keys and values.
-    :param seconds: by stage, summed over its slices.
-    """
+    """What one task of a stage wrote."""
 
     task: int
     attempt: int
@@ -245,10 +219,6 @@ class TaskSummary:
 class RunSummary:
     """What a complete run moved, and how long each part took. It is stored in the run's ``complete`` record.
 
-    :param transactions: slices whose size is in the ledger; each is one transaction.
-    :param bytes: of all their records' keys and values.
-    :param transaction_records: records of a transaction.
-    :param transaction_bytes: bytes of a transaction.
     :param attempts_fenced: attempts that were started and replaced: tasks that Spark started again, and transactions of
         earlier drivers that were open when this one fenced them.
     :param seconds: by part. ``read``, ``produce``, ``flush`` and ``commit`` are sums over the tasks, ``shuffle`` is the
@@ -314,15 +284,7 @@ class Completed:
 
     :param run: the run that wrote it. Of an interval that is complete as a part of a wider one it is the wider one's,
         and so is all that follows.
-    :param records: records of the interval.
-    :param digest: order-free digest of them, 32 hexadecimal digits.
-    :param slices: slices of its plan.
-    :param already: whether it had been complete before this coordinator came.
     :param ended: whether every interval within it is complete, too.
-    :param seconds: how long this coordinator was at it.
-    :param summary: what it moved and how long each part took; None if a version completed it that did not say.
-    :param tasks: what each task of this coordinator wrote.
-    :param inputs: folders of the files that its plan pinned, with how many of each; empty where that is not known.
     """
 
     run: Run

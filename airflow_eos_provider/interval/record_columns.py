@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordColumn:
-    """One column.
-
-    :param spark_types: the types that it may have in a DataFrame, as Spark's ``simpleString`` spells them.
-    """
+    """One column."""
 
     spark_types: tuple[str, ...]
     arrow_types: str
@@ -28,9 +25,6 @@ class RecordColumn:
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """
-    :raises ConfigurationError: a column is missing, unknown, there twice or of the wrong type; it is named.
-    """
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise ConfigurationError(f"The rows have more than one column {name}.", expected="one of each name")

@@ -23,11 +23,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of an interval's source.
-
-    :param number: its number within the plan, from 0 on without gaps.
-    :param source: what is in it, in JSON: a file and a byte range, a key hash and so on.
-    """
+    """A part of an interval's source."""
 
     number: int
     source: Mapping[str, Any] = field(default_factory=dict)
@@ -42,12 +38,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What one run writes, frozen before it writes.
-
-    :param slices: all of them, in the order of their numbers. None is an interval that is empty on purpose.
-    :param source: the pinned source, in JSON: its kind, its files with size and time, its snapshot and so on.
-    :raises ConfigurationError: the slices' numbers have gaps, or something in the plan is not JSON.
-    """
+    """What one run writes, frozen before it writes. Without slices, the interval is empty on purpose."""
 
     run: Run
     slices: tuple[Slice, ...]
@@ -83,10 +74,7 @@ class RunPlan:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> RunPlan:
-        """The plan that :meth:`to_dict` wrote.
-
-        :raises EosError: it was written by a version of this package that is too young.
-        """
+        """The plan that :meth:`to_dict` wrote."""
         if document.get("schema") != SCHEMA:
             raise EosError(
                 f"A plan of schema {document.get('schema')} is on record for {document.get('run')}.",

@@ -56,17 +56,7 @@ def _silent(topic: str, passed: int, end: int) -> None:
 class RunStatus:
     """One run of a pipeline, as ledger and control topic have it.
 
-    :param complete: whether its ``complete`` is in the ledger.
-    :param slices: slices of its plan; None if it has no plan yet.
     :param done: numbers of the slices that are committed; empty for a complete run, whose slices' records are gone.
-    :param records: records committed so far.
-    :param digest: of a complete run.
-    :param generation: of a running run: the offset that its newest generation has in the control topic.
-    :param tasks: of a running run: its last task count record.
-    :param plan_hash: of a running run.
-    :param source: of a running run: what was pinned.
-    :param summary: of a complete run: what it moved and how long each part took, if that is on record.
-    :param written: of a running run: the ledger's record of each committed slice, by number.
     :param ended: of a complete run: whether the intervals within it are complete, too. It had ended when its input was
         looked up, and the input has all rows of it.
     """
@@ -131,8 +121,6 @@ def _of_slice(number: int, record: SliceRecord) -> dict[str, Any]:
 class Verification:
     """Records drained beside what ``complete`` says and, where it is at hand, beside the source.
 
-    :param what: the run, or the topic for all its runs together.
-    :param source_records: lines of the source; None if it was not given.
     :param source_agrees: whether these lines are the records' values, each as often.
     """
 
@@ -170,10 +158,6 @@ def completion(pipeline: Pipeline, run: Run, *, wait: bool = False) -> Completed
     :param wait: read to the ledger's end of this moment, and so wait for the open transactions before it. Otherwise
         only what is stable is read: then a ``complete`` behind another producer's open transaction is not seen yet,
         so None means "not that one could tell".
-    :raises UnreachableError: no broker answers.
-    :raises ReadTimeoutError: a transaction stays open.
-    :raises TopicChangedError: its records are in another topic than the one that the pipeline names, or that topic was
-        deleted and made anew. A pipeline that names none is not compared.
     """
     state = ledger(pipeline, wait=wait)
     found = state.completed(run) or state.whole_of(run)
@@ -225,10 +209,7 @@ def statuses(pipeline: Pipeline) -> list[RunStatus]:
 
 
 def all_statuses(pipelines: Sequence[Pipeline], progress: Progress = _silent) -> list[list[RunStatus]]:
-    """Every run of several pipelines of one group, by pipeline: the control topic is read once, ledgers in parallel.
-
-    :param progress: called with what is read, ledgers read and ledgers in all.
-    """
+    """Every run of several pipelines of one group, by pipeline: the control topic is read once, ledgers in parallel."""
     if not pipelines:
         return []
     first = pipelines[0]
@@ -254,10 +235,7 @@ def statuses_of(pipeline: str, running: ControlState, written: LedgerState) -> l
 
 
 def status(pipeline: Pipeline, run: Run) -> RunStatus | None:
-    """One run, None if nothing of it is on record.
-
-    :raises ConfigurationError: it was written as a part of a wider interval, which is named.
-    """
+    """One run, None if nothing of it is on record."""
     return status_among(statuses(pipeline), run)
 
 
@@ -346,10 +324,7 @@ def _require_comparable(complete: Sequence[CompleteRecord]) -> None:
 
 
 class _Drained:
-    """Records of topics, counted and summed up.
-
-    :param header: only records that have it; None for all.
-    """
+    """Records of topics, counted and summed up."""
 
     def __init__(self, header: tuple[str, bytes] | None) -> None:
         from airflow_eos_provider.interval.write.digest import Digest  # it brings numpy, which takes a while
@@ -395,10 +370,7 @@ class _Drained:
 
 
 def pipelines(kafka: KafkaSettings, group_id: str) -> list[str]:
-    """The pipelines of a group that have a ledger of the usual name.
-
-    :raises NotKnownError: none is seen, and the principal may not see the topics that they would have.
-    """
+    """The pipelines of a group that have a ledger of the usual name."""
     found = pipelines_among(topics(kafka), group_id)
     if not found:
         require_seen(kafka, f"{group_id}-configs", f"{group_id}-{secrets.token_hex(8)}-offsets")
@@ -406,22 +378,14 @@ def pipelines(kafka: KafkaSettings, group_id: str) -> list[str]:
 
 
 def is_there(kafka: KafkaSettings, topic: str, there: Collection[str]) -> bool:
-    """Whether there is such a topic.
-
-    :param there: as :func:`topics` gives them.
-    :raises NotKnownError: the principal may not see it.
-    """
+    """Whether there is such a topic."""
     if topic not in there:
         require_seen(kafka, topic)
     return topic in there
 
 
 def require_seen(kafka: KafkaSettings, *missing: str) -> None:
-    """Go on only if topics that are not in the brokers' list do not exist, and are not merely hidden.
-
-    :param missing: their names.
-    :raises NotKnownError: the principal may not describe one, so brokers leave it out of their list.
-    """
+    """Go on only if topics that are not in the brokers' list do not exist, and are not merely hidden."""
     admin = QuietAdmin(kafka)
     futures = admin.client.describe_topics(
         TopicCollection(list(missing)), include_authorized_operations=True, request_timeout=CONNECT_SECONDS

@@ -63,10 +63,6 @@ def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | Com
 
     :returns: the run's own ``complete``, or that of a wider interval as a part of which it is complete; its own plan,
         if it has one, which is to be adopted; None if a plan may be written.
-    :raises WholeUnderWayError: a wider interval that has this one as a part is planned.
-    :raises OverlapError: another interval that overlaps is planned or complete, or slices of it are committed.
-    :raises RefusedError: slices of this run are committed, and its plan is gone;
-        or the revision before this one is not complete.
     """
     complete = ledger.completed(run)
     if complete is not None:
@@ -141,11 +137,7 @@ def overlap(run: Run, other: Run, state: str = "is complete") -> OverlapError:
 
 
 class Planner:
-    """Writes one plan, in its turn.
-
-    :param ledger: what is known of the ledger so far; it is brought up to date.
-    :param ledger_topic: reads it from where ``ledger`` ends.
-    """
+    """Writes one plan, in its turn."""
 
     def __init__(
         self,
@@ -173,9 +165,6 @@ class Planner:
 
         :returns: the plan that is on record now, this one or the one that another driver of the run wrote before; or
             the run's ``complete``, or that of a wider interval as a part of which it is complete.
-        :raises RefusedError: the plan is refused; see :func:`admit`.
-        :raises TopicChangedError: the pipeline, or this run by another driver, was begun with other topics.
-        :raises UnreachableError: other plans came first all the time.
         """
         deadline = time.monotonic() + _TURN_SECONDS
         pause = 0.05

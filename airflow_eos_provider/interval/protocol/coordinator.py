@@ -196,8 +196,6 @@ class Coordinator:
 
     :param began_at: the input is looked up at or after this moment, seconds since the epoch, and it has all rows of
         the interval until then. None if that is not certain: then no interval within this one is complete with it.
-    :param on_step: called with each step's name before it is taken.
-    :ivar plan_source: what the plan of the generation begun has pinned, in JSON.
     """
 
     def __init__(
@@ -251,15 +249,8 @@ class Coordinator:
         """Begin a generation of the run, or find that it is complete.
 
         :param make_plan: called if no plan is on record; it pins the source. Another driver's plan may win.
-        :param tasks: how many tasks there may be, at least one. There are fewer if fewer slices are left; exactly as
-            many if that is the number of slices, and then slice ``n`` is task ``n``'s.
         :param rows_have_times: whether rows name their time, which is then about that of the interval. A task checks
             each of them all the same.
-        :raises RefusedError: the interval overlaps another one, or the revision is out of turn.
-        :raises TopicChangedError: the run was begun, or is complete, with other topics; or the ledger is gone.
-        :raises ConfigurationError: a topic is missing or has settings that could lose records; or rows have times, and
-            the target deletes records of the interval's age.
-        :raises FencedError: another coordinator has taken over.
         """
         if tasks < 1:
             raise EosError(f"{tasks} tasks were requested.", expected="1 or more")
@@ -287,8 +278,6 @@ class Coordinator:
 
         :param figures: given numbers of slices, counts and sums up their rows in this attempt's input. It is not
             called where nothing is committed.
-        :returns: the stage, which may be written now.
-        :raises InputChangedError: a committed slice has other rows in this input; nothing is written.
         """
         if not stage.committed:
             return stage
@@ -311,11 +300,6 @@ class Coordinator:
         :param figures: given where the stage's tasks may have read two evaluations of the input: it evaluates the input
             once more, and counts and sums up the rows of the slices that it is given the numbers of.
         :param written: what the stage's tasks reported, for the summary alone: the ledger decides what is committed.
-        :raises IncompleteError: slices are not committed. The run may be begun again.
-        :raises TopicChangedError: a topic was deleted or made anew since the run was begun.
-        :raises InputChangedError: a committed slice has other rows in that evaluation; the run is not completed.
-        :raises NotVisibleError: another producer's open transaction hides records; begun again later, it completes.
-        :raises FencedError: another coordinator has taken over.
         """
         stage.require_compared()
         self._topics.compare_again()  # or else slices would be looked for in a ledger that never had them
@@ -380,10 +364,7 @@ class Coordinator:
         require_one_evaluation(self._run, committed, figures(sorted(committed)))
 
     def resume(self, stage: Stage) -> None:
-        """Take over from the coordinator that began this stage, in another process of the same driver.
-
-        :raises FencedError: the stage is not of the newest generation any more.
-        """
+        """Take over from the coordinator that began this stage, in another process of the same driver."""
         self.require_current(stage)  # or else init would fence the successor
         self._init()
         self.require_current(stage)
@@ -400,22 +381,14 @@ class Coordinator:
         return complete
 
     def require_current(self, stage: Stage) -> None:
-        """Check that no other driver has begun this run since; it takes nothing over.
-
-        :raises FencedError: the stage is not of the newest generation any more.
-        :raises TopicChangedError: the control topic or the ledger is another one than the stage's.
-        """
+        """Check that no other driver has begun this run since; it takes nothing over."""
         self._topics.compare_ids(stage.ledger_id, stage.control_id)
         state = self._read_control("read control")
         if state.generation != stage.generation:
             raise self._superseded(stage.generation, state)
 
     def abandon(self) -> None:
-        """Give the run up: remove its records, so that its interval is as if never planned.
-
-        :raises RefusedError: a slice is committed, or the run is complete.
-        :raises FencedError: another coordinator has taken over.
-        """
+        """Give the run up: remove its records, so that its interval is as if never planned."""
         # What of it is in the target is for the ledger to say, so a target that is not there any more is no hindrance.
         self._topics = self._topics_of(replace(self._pipeline, topic=None))
         self._topics.prepare(self._ledger, self._ledger_topic)
@@ -633,11 +606,7 @@ class Coordinator:
         commit_step: str,
         ledger_partition: int | None = None,
     ) -> int:
-        """One transaction.
-
-        :param ledger_partition: of the ledger records, None for those of their keys.
-        :returns: offset of the last control record, if there is no ledger record.
-        """
+        """One transaction."""
         producer = self._producer
         if producer is None:
             raise FencedError(f"This coordinator of {self._run} is not in charge.")

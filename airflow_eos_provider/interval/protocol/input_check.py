@@ -55,12 +55,7 @@ def differences(committed: Mapping[int, SliceFigures], found: Mapping[int, Slice
 
 
 def require_same_rows(stage: Stage, found: Mapping[int, SliceFigures]) -> Stage:
-    """Compare the input with what is committed.
-
-    :param found: figures of this attempt's rows by slice, as :func:`differences` takes them.
-    :returns: the stage, which may be written now.
-    :raises InputChangedError: a slice differs; the message names it and both figures.
-    """
+    """Compare the input with what is committed."""
     if differ := differences(stage.committed, found):
         raise InputChangedError(
             f"The input of {stage.run} has changed between attempts: {_named(differ)}",
@@ -71,11 +66,7 @@ def require_same_rows(stage: Stage, found: Mapping[int, SliceFigures]) -> Stage:
 
 
 def require_one_evaluation(run: Run, committed: Mapping[int, SliceFigures], found: Mapping[int, SliceFigures]) -> None:
-    """Compare all that an attempt has committed with one more evaluation of its input.
-
-    :param found: those of the evaluation, as :func:`differences` takes them.
-    :raises InputChangedError: a slice differs; the message names it and both figures.
-    """
+    """Compare all that an attempt has committed with one more evaluation of its input."""
     if differ := differences(committed, found):
         raise InputChangedError(
             f"The input of {run} has changed within this attempt, a part of which Spark has evaluated more than once: "

@@ -8,10 +8,7 @@ from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 
 
 class NextProducer:
-    """Opens a producer early, so that it connects during other work. Its ``init`` takes the id, not its opening.
-
-    :param open_producer: makes one.
-    """
+    """Opens a producer early, so that it connects during other work. Its ``init`` takes the id, not its opening."""
 
     def __init__(self, open_producer: Callable[[], TransactionalProducer]) -> None:
         self._open_producer = open_producer

@@ -24,11 +24,7 @@ _PARTS = {
 
 
 class StepClock:
-    """A stopwatch over a coordinator's steps: it is called with each step's name before the step is taken.
-
-    :ivar seconds: of each part so far: ``begin``, ``fence``, ``compare``, ``stage`` (the tasks, as the coordinator
-        waits for them), ``read_back`` (the ledger at the end, and until every reader has the records).
-    """
+    """A stopwatch over a coordinator's steps: it is called with each step's name before the step is taken."""
 
     def __init__(self, on_step: OnStep) -> None:
         self._on_step = on_step
@@ -55,10 +51,7 @@ def summarise(
     written: Iterable[SliceResult],
     seconds: Mapping[str, float],
 ) -> RunSummary:
-    """The summary of a run whose slices are all committed.
-
-    :param written: what this attempt's tasks reported; the ledger does not know how long a commit took.
-    """
+    """The summary of a run whose slices are all committed."""
     measured = [(record.records, record.measures) for record in done.values() if record.measures is not None]
     sums: defaultdict[str, float] = defaultdict(float)
     for _, measures in measured:

@@ -54,9 +54,7 @@ STEPS = (
 class Task:
     """One attempt of one task of a stage; a context manager. Leaving it by an error aborts what is open.
 
-    :param number: the task's number, from 0 on; it writes under ``<group>-<run>-<number>``.
     :param attempt: how often the task was started before, as whoever starts it counts; nothing rests on it.
-    :raises EosError: the stage has no such task; or slices are committed, and the input was not compared with them.
     """
 
     def __init__(
@@ -107,13 +105,7 @@ class Task:
         return self._stage.assignment[self._number]
 
     def start(self) -> set[int]:
-        """Take the id and find out what is left to do.
-
-        :returns: the numbers of its slices that no earlier attempt has committed.
-        :raises FencedError: there is a newer generation, or the run is complete or abandoned.
-        :raises TopicChangedError: the control topic or the ledger is another one than that of its generation.
-        :raises ReadTimeoutError: an open transaction held up a read for too long.
-        """
+        """Take the id and find out what is left to do."""
         open_reader(self._session)  # clients connect while others are asked; the id is not taken before init
         self._next_producer.open()
         self._require_own_generation("read control")
@@ -125,13 +117,7 @@ class Task:
         return set(self._to_do)
 
     def write_slice(self, number: int, batches: Iterable[pa.RecordBatch]) -> SliceResult:
-        """Write one slice in one transaction.
-
-        :param number: one of those that :meth:`start` returned.
-        :param batches: its rows, with the columns of :mod:`~airflow_eos_provider.interval.record_columns`.
-        :raises FencedError: a later attempt has taken over; nothing of the slice is visible by this one.
-        :raises EosError: the slice is not this task's, or it is done.
-        """
+        """Write one slice in one transaction."""
         if number not in self.slices:
             raise EosError(
                 f"Slice {number} of {self._stage.run} is not task {self._number}'s in generation "

@@ -55,8 +55,6 @@ class Holder:
     """An open transaction that holds back readers.
 
     :param last_write_ms: when it last wrote there, milliseconds since the epoch; -1 if unknown.
-    :param transactional_id: None where the transaction coordinators list no such producer.
-    :param description: what the coordinator knows; None if it does not know the id, or it may not be described.
     """
 
     producer_id: int
@@ -95,10 +93,7 @@ def holders(
     listed: Sequence[TransactionListing],
     described: Mapping[str, TransactionDescription],
 ) -> list[Holder]:
-    """Who holds readers back, one entry a producer.
-
-    :param ends: by partition that is held back, the offset that readers have to pass.
-    """
+    """Who holds readers back, one entry a producer."""
     ids = {entry.producer_id: entry.transactional_id for entry in listed}
     found: dict[int, Holder] = {}
     for producer in producers:
@@ -118,10 +113,7 @@ def holders(
 
 
 class Visibility:
-    """Waits until a run's records can be read.
-
-    :param timeout_ms: how long to wait, milliseconds.
-    """
+    """Waits until a run's records can be read."""
 
     def __init__(
         self,
@@ -139,12 +131,7 @@ class Visibility:
         self._report = report
 
     def wait(self, topics: Sequence[str]) -> None:
-        """Return when the stable end of every partition has passed its end of this moment.
-
-        :param topics: where the run's records are; its ids have been fenced.
-        :raises NotVisibleError: an open transaction held back a partition for longer than the timeout.
-        :raises UnreachableError: the brokers did not answer within that time.
-        """
+        """Return when the stable end of every partition has passed its end of this moment."""
         began = time.monotonic()
         for topic in topics:
             ends = self._ends(topic, Reach())
@@ -215,8 +202,6 @@ def missing_markers(
 
     After the tasks' ids are fenced no such transaction is open for their coordinators, so each that a partition still
     holds open has lost its marker; or a newer driver has begun.
-
-    :raises UnreachableError: a partition's leader did not answer.
     """
     prefix = pipeline.task_id_prefix(run)
     ours = {one.producer_id for one in client.list(prefix) if task_number(one.transactional_id, prefix) is not None}

@@ -71,8 +71,6 @@ class PinnedFile:
     """One file as it was when it was pinned.
 
     :param path: with scheme, as Hadoop writes it (``file:/data/x.json``, ``s3a://bucket/x.parquet``).
-    :param size: bytes.
-    :param modified_ms: time of last change, milliseconds since the epoch.
     :param etag: of the object, where the file system has one; compared on the driver only.
     :param identity: of a local file (:func:`local_identity`), compared within one attempt. Plans leave it out, because
         a file that was put back has a new one.
@@ -185,10 +183,7 @@ class FileSet:
 
 
 def require_planned_files(now: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-    """Compare the current files with a plan's, both from :meth:`FileSet.to_plan`. A plan without files accepts any.
-
-    :raises ConfigurationError: a file has changed, is gone or was added.
-    """
+    """Compare the current files with a plan's, both from :meth:`FileSet.to_plan`. A plan without files accepts any."""
     if "files" in plan and "file_count" not in now:
         FileSet.from_dicts(now.get("files", ())).require(FileSet.from_dicts(plan["files"]))
         return
@@ -206,16 +201,7 @@ def require_planned_files(now: Mapping[str, Any], plan: Mapping[str, Any]) -> No
 class FileReadOptions:
     """How a file becomes records.
 
-    :param format: one of :data:`FORMATS`.
-    :param time_column: keeps the rows whose time lies in ``[start, end)``; None keeps all.
-    :param start: ISO 8601 with zone.
-    :param end: ISO 8601 with zone.
     :param others_from: ISO 8601 with zone. No other interval reads earlier rows, because its path is another.
-    :param others_to: likewise, of rows of this time or later.
-    :param null_times: one of :data:`NULL_TIMES`.
-    :param time_unit: of whole numbers that are times: one of :data:`TIME_UNITS`.
-    :param key: with lines: the member of the JSON object that becomes the record's key.
-    :raises ConfigurationError: an option is unknown, or cannot be used with the format.
     """
 
     format: str
@@ -277,13 +263,7 @@ def _moment(microseconds: int) -> str:
 
 @dataclass(slots=True)
 class Dropped:
-    """Rows that a read has dropped so far.
-
-    :param without_time: rows that have no time.
-    :param outside: rows whose time is outside the interval.
-    :param first_us: the earliest of these times, microseconds since the epoch.
-    :param last_us: the latest.
-    """
+    """Rows that a read has dropped so far."""
 
     without_time: int = 0
     outside: int = 0
@@ -311,10 +291,6 @@ def read_pinned(
     """The records of a pinned file, as batches of record columns.
 
     :param convert: makes record columns of a batch of the file's columns; by default :func:`as_records` does.
-    :param dropped: counts the dropped rows.
-    :raises ConfigurationError: the file changed before or during the read; its content cannot be read or has no such
-        column; a row has no time, and ``options`` does not drop such rows.
-    :raises EosError: the file system failed; another attempt may succeed.
     """
     now = look_at(file.path)
     file.require_unchanged(now)
@@ -422,10 +398,7 @@ def lines_of(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
 
 
 def file_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a local text file, as :func:`read_pinned` splits them, decompressed by its name.
-
-    :raises ConfigurationError: the file cannot be read.
-    """
+    """The lines of a local text file, as :func:`read_pinned` splits them, decompressed by its name."""
     with _readable(f"file:{path}"), _opened(path) as stream:
         for lines in lines_of(stream.read):
             yield from lines
@@ -611,11 +584,7 @@ class _Times:
         raise ValueError(f"{self._name} is {json.dumps(value)[:60]}{given}")
 
     def within(self, batch: pa.RecordBatch, times: pa.Array, per_second: int) -> pa.RecordBatch:
-        """The rows whose time is in the interval, compared as whole numbers without rounding.
-
-        :param times: of the rows, since the epoch.
-        :param per_second: units of ``times`` in a second.
-        """
+        """The rows whose time is in the interval, compared as whole numbers without rounding."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

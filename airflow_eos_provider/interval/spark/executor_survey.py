@@ -76,14 +76,7 @@ def diagnose(
     executors: int | None = None,
     report: Report = silent,
 ) -> Diagnosis:
-    """Look at the driver and, where a master or a remote server is named, at every executor.
-
-    :param remote: address of a Spark Connect server, ``sc://host:port``.
-    :param conf: Spark properties, as ``spark-submit --conf`` takes them.
-    :param executors: how many to wait for; ``spark.executor.instances`` if None, else those that come.
-    :raises ConfigurationError: the driver lacks pyspark, or Spark takes these properties for wrong.
-        If the master or the server does not answer, or no executor comes in time, a check is inconclusive.
-    """
+    """Look at the driver and, where a master or a remote server is named, at every executor."""
     driver = look_at_driver(kafka, java=remote is None)
     checks = driver_checks(driver)
     target = remote or master
@@ -122,12 +115,7 @@ def _shipped_look(client: Mapping[str, str] | None) -> Callable[[int], str]:
 
 
 class _Cluster:
-    """The executors of one Spark application.
-
-    :ivar seen: what was found, by place.
-    :ivar registered: places of the executors that the driver knows; None where it cannot be asked.
-    :ivar refused: the answer where no executor's Python could run the look.
-    """
+    """The executors of one Spark application."""
 
     def __init__(
         self,
@@ -280,10 +268,7 @@ def _require_spark(driver: PythonLook) -> None:
 
 
 def _require_listening(target: str) -> None:
-    """Check that a server listens where the address names a port: Spark itself takes a minute to say so.
-
-    :raises UnreachableError: none does.
-    """
+    """Check that a server listens where the address names a port: Spark itself takes a minute to say so."""
     if not target.startswith(("spark://", "sc://")):
         return
     refusals = []

@@ -93,11 +93,7 @@ _BY_KEY = "Leave slices_by='files' out. A key then decides the slices, and any s
 
 
 def pinned_files(frame: DataFrame) -> FileSet:
-    """The files that Spark will read for a frame; those that its partition filters exclude are left out.
-
-    :raises EosError: they have changed since the frame was created, and Spark would read them as they were then.
-    :raises ConfigurationError: the files cannot be listed, or Spark does not report which it reads.
-    """
+    """The files that Spark will read for a frame; those that its partition filters exclude are left out."""
     read, there = _read_and_there(frame)
     if differ := read.differences(there):
         more = f", and {len(differ) - 1} more differ" if len(differ) > 1 else ""
@@ -267,10 +263,7 @@ def _seq(spark: SparkSession, items: Iterable[Any]) -> Any:
 
 
 def _remote_files(frame: Any) -> FileSet:
-    """The files of a Spark Connect frame, listed as its next action will list them.
-
-    :raises ConfigurationError: the session caches an earlier listing, or rows.
-    """
+    """The files of a Spark Connect frame, listed as its next action will list them."""
     spark = frame.sparkSession
     spark.conf.set(_PLAN_CACHE, "false")
     text = str(frame._explain_string(extended=True))
@@ -330,8 +323,6 @@ def _words(error: Exception) -> str:
 class FilesSource:
     """The pinned files of one interval, one slice per file.
 
-    :param convert: as :func:`files_source` takes it.
-    :param listed_at: the files were listed at or after this moment; None if unknown.
     :param by_bounds: whether files or rows were selected by both bounds of the interval, not by a path that names one.
     """
 
@@ -454,8 +445,6 @@ def find_files(spark: SparkSession, path: str) -> FileSet:
     """The files at a path, in a folder or of a glob, of any of Hadoop's file systems.
 
     Names that begin with ``_`` or ``.`` are skipped below a glob, too: Spark would read a ``_temporary`` that matches.
-
-    :raises ConfigurationError: the file system cannot be reached.
     """
     from py4j.protocol import Py4JJavaError
 
@@ -488,8 +477,6 @@ def require_narrow(frame: DataFrame) -> None:
 
     Accepted are one read of files (``spark.read.parquet``, ``json``, ``csv``, ``text``, ``orc``) and on it ``select``,
     ``where``, ``withColumn``, ``explode`` and Python functions of columns.
-
-    :raises ConfigurationError: there is another step, or a random value; it is named.
     """
     node = frame._jdf.queryExecution().analyzed()
     while not node.children().isEmpty():
@@ -518,13 +505,7 @@ def require_narrow(frame: DataFrame) -> None:
 
 
 class FileGroups:
-    """A frame's files in groups, one per slice, and the frame's rows by group.
-
-    :param frame: one that :func:`require_narrow` accepts.
-    :param columns: a row's columns, without its slice.
-    :ivar groups: the files of each slice, by its number.
-    :raises ConfigurationError: the frame reads no file, or more than a plan can hold.
-    """
+    """A frame's files in groups, one per slice, and the frame's rows by group."""
 
     def __init__(self, frame: DataFrame, columns: Sequence[Column], count: int) -> None:
         self._frame = frame
@@ -612,10 +593,7 @@ def partition_count(frame: DataFrame) -> int:
 
 
 def require_partitions(frame: DataFrame, stage: Stage, expected: int, *, remedy: str) -> None:
-    """Check before a frame runs that it has so many partitions. If the optimizer leaves none, there are no rows.
-
-    :raises EosError: it has others, which would be written by the wrong tasks.
-    """
+    """Check before a frame runs that it has so many partitions. If the optimizer leaves none, there are no rows."""
     if (found := partition_count(frame)) not in (0, expected):
         raise EosError(
             f"Spark lays {stage.run} out in {found} partitions.",

@@ -27,7 +27,6 @@ def frozen(rows: DataFrame, *, copied_up_to: int | None = None) -> DataFrame:
 
     The rows stay in the executors' memory and on their disks until the driver forgets the frame.
 
-    :param rows: as :func:`airflow_eos_provider.interval.spark.write.sliced` makes them.
     :param copied_up_to: where Spark may start copies of slow tasks, how many tasks run at once. Two copies of a task
         each keep the rows that they have evaluated, and a reader gets those of either. So the tasks that keep the rows
         are a barrier stage, which Spark never copies. Of copies before a shuffle Spark takes one.
@@ -41,10 +40,7 @@ def frozen(rows: DataFrame, *, copied_up_to: int | None = None) -> DataFrame:
 
 
 def figures_of_rows(rows: DataFrame, pipeline: Pipeline, run: Run, slices: Collection[int]) -> dict[int, SliceFigures]:
-    """Count and digests of the rows of some slices; a slice without rows is left out.
-
-    :param rows: as :func:`airflow_eos_provider.interval.spark.write.sliced` makes them.
-    """
+    """Count and digests of the rows of some slices; a slice without rows is left out."""
     wanted = rows.where(functions_of(rows).col(SLICE_COLUMN).isin(*slices))
     return _sums(wanted.mapInArrow(shipped("tally_partition", pipeline.to_dict(), run.name), _REPORTS))
 

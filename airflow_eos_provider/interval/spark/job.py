@@ -54,19 +54,8 @@ logger = logging.getLogger("airflow_eos_provider.interval")
 class JobSpec:
     """What a job does.
 
-    :param pipeline: the pipeline, with its client's credentials; never shown.
-    :param interval: the interval to write.
     :param function: ``package.module:function`` or ``/path/file.py:function``; called with ``spark`` and ``interval``
         (and ``arguments``), it returns a DataFrame of records, or what ``files_source`` returns.
-    :param arguments: further keyword arguments of the function.
-    :param revision: as ``write_interval`` takes it.
-    :param slices: as ``write_interval`` takes it.
-    :param tasks: as ``write_interval`` takes it.
-    :param key: columns that tell a row's slice.
-    :param slices_by: as ``write_interval`` takes it.
-    :param pin_inputs: as ``write_interval`` takes it.
-    :param selects_by_bounds: as ``write_interval`` takes it; of the function.
-    :param allow_before_end: as ``write_interval`` takes it.
     :param client_file: a Java client's properties file on the driver's machine: the job's Kafka client is what it says,
         and :meth:`to_dict` leaves out what ``pipeline`` says of that, but for the addresses.
     :param spark: Spark properties, for a job that no spark-submit has configured; ``spark.remote`` is the URL of a
@@ -103,10 +92,7 @@ class JobSpec:
         return replace(self.pipeline, kafka=KafkaSettings.of(self.pipeline.kafka.bootstrap_servers))
 
     def with_client_of_file(self) -> JobSpec:
-        """With the client's properties of its file, if it names one; addresses in the file win.
-
-        :raises ConfigurationError: the file cannot be read, or has a security setting that cannot be kept.
-        """
+        """With the client's properties of its file, if it names one; addresses in the file win."""
         if self.client_file is None:
             return self
         from airflow_eos_provider.connect.cluster.description import JavaClientFile
@@ -136,10 +122,7 @@ class JobSpec:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> JobSpec:
-        """The specification that :meth:`to_dict` wrote.
-
-        :raises ConfigurationError: something is missing, or not known.
-        """
+        """The specification that :meth:`to_dict` wrote."""
         try:
             values = dict(document)
             values["pipeline"] = Pipeline.from_dict(values["pipeline"])
@@ -153,10 +136,7 @@ class JobSpec:
             raise ConfigurationError(f"The job's specification cannot be used: {error}.") from None
 
     def call(self, spark: Any) -> Any:
-        """Call the user's function.
-
-        :raises ConfigurationError: there is no such function.
-        """
+        """Call the user's function."""
         from airflow_eos_provider.interval.spark.spark_errors import spark_errors
 
         function = load_function(self.function)
@@ -168,7 +148,6 @@ def load_function(name: str) -> Callable[..., Any]:
     """The function of this name.
 
     :param name: ``package.module:function`` or ``/path/file.py:function``.
-    :raises ConfigurationError: there is none.
     """
     place, colon, attribute = name.rpartition(":")
     expected = "package.module:function, or /path/file.py:function"
@@ -206,10 +185,7 @@ def _ship_by_value(module: ModuleType) -> None:
 
 
 def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed:
-    """Run a job in this process, in the session that there is, or else in one of its own.
-
-    :raises EosError: as ``write_interval`` does.
-    """
+    """Run a job in this process, in the session that there is, or else in one of its own."""
     from pyspark.sql import SparkSession
 
     from airflow_eos_provider.interval.spark.write import write_interval
@@ -246,10 +222,7 @@ def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed
 
 
 def read_spec(path: str | None) -> JobSpec:
-    """The specification of a file, or of the variable :data:`SPEC_VARIABLE`.
-
-    :raises ConfigurationError: there is none, or it is not JSON.
-    """
+    """The specification of a file, or of the variable :data:`SPEC_VARIABLE`."""
     try:
         text = Path(path).read_text(encoding="utf-8") if path else os.environ.pop(SPEC_VARIABLE)
     except (KeyError, OSError) as error:
@@ -260,9 +233,6 @@ def read_spec(path: str | None) -> JobSpec:
 
 
 def _parsed(text: str) -> JobSpec:
-    """
-    :raises ConfigurationError: it is not JSON, or lacks something.
-    """
     try:
         return JobSpec.from_dict(json.loads(text))
     except ValueError as error:  # the text may hold a password, so the position alone is reported
@@ -270,11 +240,7 @@ def _parsed(text: str) -> JobSpec:
 
 
 def program(document: Mapping[str, Any]) -> str:
-    """A job that has its specification within, for a driver whose other files come to the executors as well.
-
-    :param document: as :meth:`JobSpec.to_dict` gives it.
-    :returns: Python that runs the job once, and removes its file before; it may hold secrets.
-    """
+    """A job with its specification within, which removes its own file first."""
     return "\n".join(
         [
             "import sys",

@@ -49,7 +49,6 @@ _UNANSWERED = (Py4JError, PySparkException, AttributeError)
 class JobSeen:
     """What Spark's books have of a job.
 
-    :param status: as ``SparkJobInfo`` has it; None if the job is not known any more.
     :param attempts: number of the last attempt of each of its stages, the first is 0; None if it is not known.
     """
 

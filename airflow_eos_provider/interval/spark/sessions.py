@@ -191,10 +191,7 @@ def end(acts: Iterable[Future[Any]], threads: Collection[int]) -> None:
 
 
 def interrupt(threads: Collection[int] | None = None) -> None:
-    """End the Spark jobs that run within :func:`interruptible`; a signal handler may call it.
-
-    :param threads: identities of those that wait for the jobs; all of this process if not given.
-    """
+    """End the Spark jobs that run within :func:`interruptible`; a signal handler may call it."""
     running = dict(_running)  # without the lock, which the interrupted thread may hold
     _interrupt({tag: spark for tag, (thread, spark) in running.items() if threads is None or thread in threads})
 

@@ -76,8 +76,6 @@ def require_login(spark: Any, pipeline: Pipeline) -> None:
     """Check in one task that an executor can log in: Kerberos, tokens and key stores need packages or files there.
 
     It is asked before a run begins, and only where a run of this process has not asked before.
-
-    :raises ConfigurationError: a package or a file is missing there.
     """
     owner = owner_of(spark)
     is_plain = pipeline.kafka.properties.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT"

@@ -80,10 +80,7 @@ class Work:
         raise NotImplementedError
 
     def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
-        """Take over what the plan says, which an earlier attempt may have made.
-
-        :param source: what the plan pinned.
-        """
+        """Take over what the plan says, which an earlier attempt may have made."""
 
     def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
         """Count and digests of the rows that slices have in this attempt; what is written afterwards are these rows."""
@@ -112,10 +109,7 @@ class Work:
         return speculates(self.spark)
 
     def tasks(self, wanted: int | None) -> int:
-        """How many tasks to run.
-
-        :raises ConfigurationError: a barrier stage is needed, and more tasks are asked for than run at once.
-        """
+        """How many tasks to run."""
         count = max(1, min(wanted or self.slice_count(), self.slice_count()))
         if not self.needs_barrier():
             return count
@@ -358,9 +352,6 @@ def _in_words(slices: Sequence[Mapping[str, Any]]) -> str:
 
 
 def require_slices_by(slices_by: str) -> str:
-    """
-    :raises ConfigurationError: it is not one of :data:`SLICES_BY`.
-    """
     if slices_by not in SLICES_BY:
         raise ConfigurationError(f"slices_by is {slices_by!r}.", expected=" or ".join(SLICES_BY))
     return slices_by
@@ -371,9 +362,6 @@ def _slice_count(wanted: int | None, spark: SparkSession) -> int:
 
 
 def _require_slice_count(count: int) -> int:
-    """
-    :raises ConfigurationError: it is less than 1 or more than :data:`MAX_SLICES`.
-    """
     if not 1 <= count <= MAX_SLICES:
         raise ConfigurationError(
             f"{count} slices were requested.",
@@ -384,11 +372,7 @@ def _require_slice_count(count: int) -> int:
 
 
 def require_frame(frame: object) -> None:
-    """Check that there is a DataFrame to write.
-
-    :raises ConfigurationError: it is something else, as None from a function without ``return``; or it is of the Spark
-        Connect of pyspark 3.
-    """
+    """Check that there is a DataFrame to write."""
     if not isinstance(frame, DataFrame):
         raise ConfigurationError(
             f"Expected a DataFrame to write, got {'None' if frame is None else f'a {type(frame).__name__}'}.",
@@ -398,10 +382,7 @@ def require_frame(frame: object) -> None:
 
 
 def require_columns(frame: DataFrame, key: Sequence[str]) -> None:
-    """Check that the frame has the columns of a record, and the key's.
-
-    :raises ConfigurationError: a column is missing or there twice, or its type is none that is written.
-    """
+    """Check that the frame has the columns of a record, and the key's."""
     _require_one_of_each(frame, {"value", *key, *RECORD_COLUMNS})
     types = {field.name: field.dataType.simpleString() for field in frame.schema}
     for name in ("value", *key):
@@ -523,10 +504,7 @@ def _refuse_speculation(spark: SparkSession, slices_by: str) -> None:
 
 
 def _slots(spark: SparkSession) -> int:
-    """How many tasks run at once now; before the first executor has come, that is waited for.
-
-    :raises UnreachableError: none came.
-    """
+    """How many tasks run at once now; before the first executor has come, that is waited for."""
     if is_remote(spark):
         return parallelism(spark)
     context: Any = spark.sparkContext._jsc.sc()

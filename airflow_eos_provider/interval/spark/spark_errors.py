@@ -67,11 +67,7 @@ def is_of_spark(error: Exception) -> bool:
 
 
 def explained(error: Exception, what: str) -> EosError:
-    """The error of this package behind one of Spark's.
-
-    :returns: what a task of this package has reported; or else Spark's words and their causes, as a
-        :class:`ConfigurationError` where a retry cannot heal it.
-    """
+    """The error of this package behind one of Spark's."""
     trace = getattr(error, "_stackTrace", None) or getattr(error, "_stacktrace", None) or ""  # classic; Spark Connect
     text = f"{error}\n{trace}"
     if reported := error_within(text) or refusal_within(text):
@@ -108,10 +104,7 @@ def _last_words(text: str) -> str:
 
 
 def require_pandas() -> None:
-    """Check that the driver has the pandas that pyspark asks for where mapInArrow is called; executors need none.
-
-    :raises ConfigurationError: it is missing, or too old.
-    """
+    """Check that the driver has the pandas that pyspark asks for where mapInArrow is called; executors need none."""
     from pyspark.sql.pandas.utils import require_minimum_pandas_version
 
     try:

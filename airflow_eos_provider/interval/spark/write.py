@@ -137,10 +137,7 @@ def write_interval(
 def _looked_up_at(
     frame: object, interval: Interval, began_at: datetime | None, selects_by_bounds: bool, allow_before_end: bool
 ) -> float | None:
-    """When the input was looked up at the earliest, seconds since the epoch; None if parts must not rely on it.
-
-    :raises ConfigurationError: the interval has not ended, or had not then.
-    """
+    """When the input was looked up at the earliest, seconds since the epoch; None if parts must not rely on it."""
     listed_at = frame.listed_at if isinstance(frame, FilesSource) else None
     moments = [moment for moment in (began_at, listed_at) if moment is not None]
     if any(moment.tzinfo is None for moment in moments):
@@ -185,10 +182,7 @@ def _write(
 
 @dataclass(frozen=True, slots=True)
 class _StageDone:
-    """A stage whose tasks have ended well.
-
-    :param doubt: why they may have read more than one evaluation of the input, None if they have not.
-    """
+    """A stage whose tasks have ended well."""
 
     doubt: str | None = None
     written: tuple[SliceResult, ...] = ()

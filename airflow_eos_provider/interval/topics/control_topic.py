@@ -54,10 +54,7 @@ class Outgoing(NamedTuple):
 
 
 def plan_record(plan: RunPlan, pins: Pins | None = None) -> Outgoing:
-    """``connector-<run>``, the plan.
-
-    :param pins: the topics of the run, which are beside the plan and not within it: its hash is about rows only.
-    """
+    """``connector-<run>``, the plan. The pins are beside it and not within it: its hash is about rows only."""
     properties = {
         "name": plan.run.name,
         "connector.class": _CLASS,
@@ -86,10 +83,7 @@ def _pins_of(properties: Mapping[str, str]) -> Pins | None:
 
 
 def generation_records(run: Run, assignment: Sequence[Sequence[int]]) -> list[Outgoing]:
-    """``task-<run>-<n>`` for each task, and last ``commit-<run>``.
-
-    :param assignment: by task, the numbers of its slices.
-    """
+    """``task-<run>-<n>`` for each task, and last ``commit-<run>``."""
     records = []
     for number, slices in enumerate(assignment):
         properties = {
@@ -135,9 +129,6 @@ class RunState:
     """What the control topic says of one run.
 
     :ivar generation: offset of its newest ``commit-<run>``, None if there is none.
-    :ivar task_count: of its last task count record, None if there is none.
-    :ivar assignment: by task number its slices, as the newest ``task-<run>-<n>`` records have them.
-    :ivar keys: the keys of all its records that are not removed.
     """
 
     generation: int | None = None
@@ -148,10 +139,7 @@ class RunState:
 
     @property
     def plan(self) -> RunPlan | None:
-        """The frozen plan, None if none is on record.
-
-        :raises EosError: what is on record is not the plan that its hash is of.
-        """
+        """The frozen plan, None if none is on record."""
         if self.plan_value is None:
             return None
         properties = json.loads(self.plan_value)["properties"]
@@ -174,11 +162,7 @@ class RunState:
 
 
 class ControlState:
-    """The control topic, replayed record by record in the order of the log.
-
-    :ivar runs: by run name.
-    :ivar pipelines: by pipeline what its record pins.
-    """
+    """The control topic, replayed record by record in the order of the log."""
 
     def __init__(self, topic: str = "") -> None:
         self._topic = topic
@@ -186,11 +170,7 @@ class ControlState:
         self.pipelines: dict[str, Pins | None] = {}
 
     def apply(self, records: Iterable[LogRecord]) -> None:
-        """Go on with further records.
-
-        :raises ConfigurationError: the topic is a Connect cluster's.
-        :raises EosError: it has a kind of record that this version does not know.
-        """
+        """Go on with further records."""
         for record in records:
             self._apply(record)
 
@@ -287,7 +267,6 @@ class ControlReader:
     beginning does. A tombstone goes a day later; so a reader that has not read for long begins at the start again.
     Offsets are generations and mean something in one topic only: a topic with another id is an error.
 
-    :param start: offset to begin at; records before it are not read.
     :param topic_id: the id that the topic must have; None for that of the first read.
     """
 

@@ -52,11 +52,7 @@ _MEASURED_STAGES = ("read", "produce", "flush")
 
 @dataclass(frozen=True, slots=True)
 class SliceMeasures:
-    """How a slice was written, which nothing rests on.
-
-    :param attempt: how often that task had been started before.
-    :param seconds: by stage, without the commit's own.
-    """
+    """How a slice was written, which nothing rests on."""
 
     bytes: int
     task: int = 0
@@ -83,8 +79,6 @@ class SliceRecord:
 
     :param topics: the topics that its rows named, without the pipeline's own.
     :param placed: digest of those that name their partition or time themselves, with both; left out where none does.
-    :param measures: how it was written; None if a version wrote it that did not say.
-    :param digest_kind: how both digests were computed; those of two kinds cannot be compared.
     """
 
     plan: str
@@ -100,10 +94,6 @@ class SliceRecord:
 class CompleteRecord:
     """An interval's ``complete``.
 
-    :param pins: the topics that it was written with; None if a version wrote it that did not pin them.
-    :param summary: how it was written, as :mod:`~airflow_eos_provider.interval.messages` encodes it; None if a
-        version wrote it that did not say.
-    :param digest_kind: how the digest was computed; those of two kinds cannot be compared.
     :param ended: whether the interval had ended, by the driver's clock, when the input of the completing attempt was
         looked up, and that input is known to have all rows of it. Then every interval within it is complete, too.
     """
@@ -143,10 +133,7 @@ class Claim:
 
 
 def claim_record(pipeline: str, claim: Claim, key: str = "") -> Outgoing:
-    """What says whose the ledger is; it belongs into :data:`CLAIMS_PARTITION`.
-
-    :param key: tells it from other claims; a new one by default.
-    """
+    """What says whose the ledger is; it belongs into :data:`CLAIMS_PARTITION`."""
     value = {"group": claim.group, "control": claim.control.name, "controlId": claim.control.id}
     more = {"replaces": claim.replaces} if claim.replaces else {}
     name = encode([pipeline, {"claim": key or uuid.uuid4().hex}])
@@ -197,10 +184,7 @@ def add_digests(digests: Iterable[str]) -> str:
 
 
 def require_comparable(run: Run, records: Mapping[int, SliceRecord]) -> None:
-    """Check that the digests of committed slices can be compared with those of an attempt's rows.
-
-    :raises EosError: a version of this package has written one that computes digests otherwise.
-    """
+    """Check that the digests of committed slices can be compared with those of an attempt's rows."""
     for number, record in records.items():
         if record.digest_kind != DIGEST_KIND:
             raise EosError(
@@ -215,9 +199,6 @@ class LedgerState:
     """A pipeline's ledger, replayed record by record; partitions may mingle.
 
     Values are read when asked for: a ledger may hold a hundred thousand intervals, and a run looks at one.
-
-    :param pipeline: whose records count; other keys are left alone.
-    :ivar _latest: by key the last value, None of one that is removed.
     """
 
     def __init__(self, pipeline: str) -> None:

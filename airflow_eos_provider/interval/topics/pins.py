@@ -66,11 +66,7 @@ class Pins:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """Pins that are on record.
-
-    :param pins: what it pins; None for a record of a version that pinned nothing.
-    :param with_target: whether the target counts: the pipeline's record is about its ledger only.
-    """
+    """Pins that are on record."""
 
     by: str
     pins: Pins | None
@@ -78,10 +74,7 @@ class Pinned:
 
 
 def changes(pinned: Pins, found: Pins, *, with_target: bool = True) -> list[str]:
-    """How the topics found differ from the pinned ones, a sentence for each; empty if they are the same.
-
-    :param found: a target of None is one that the pipeline does not name, as that of a sensor: it is not compared.
-    """
+    """How the topics found differ from the pinned ones, a sentence each."""
     pairs: list[tuple[str, TopicPin | None, TopicPin]] = [("ledger", pinned.ledger, found.ledger)]
     if with_target and found.target is not None:
         pairs.append(("target", pinned.target, found.target))
@@ -103,11 +96,7 @@ def _change(role: str, was: TopicPin | None, now: TopicPin) -> str:
 
 
 def require_same(what: str, pinned: Sequence[Pinned], found: Pins) -> list[str]:
-    """Compare the topics found with those on record.
-
-    :returns: the records that pin nothing, so that nothing could be compared.
-    :raises TopicChangedError: a topic is another one.
-    """
+    """Compare the topics found with those on record."""
     for entry in pinned:
         if entry.pins is None:
             continue

@@ -26,14 +26,10 @@ _INTERNAL: Mapping[str, str] = {"cleanup.policy": "compact", "min.compaction.lag
 
 
 class Prepared(NamedTuple):
-    """Topics that are ready.
-
-    :param control_was_there: whether the control topic was there before; one just made has nothing to read, and not
-        every broker knows it yet.
-    """
+    """Topics that are ready."""
 
     pins: Pins
-    control_was_there: bool
+    control_was_there: bool  # one just made has nothing to read, and not every broker knows it yet
 
 
 def prepare_topics(
@@ -45,9 +41,6 @@ def prepare_topics(
 
     :param before_creating: called with the topics as they are; a missing one has no id. It raises if one is not
         missing, but lost.
-    :raises ConfigurationError: a topic's settings could lose a record, or the target topic is missing or an internal
-        one of Kafka, Connect or this package.
-    :raises UnreachableError: no broker answers.
     """
     topics = Topics(kafka or pipeline.kafka)
     ledger, control, target = pipeline.ledger_topic, pipeline.control_topic, pipeline.topic
@@ -72,10 +65,7 @@ def prepare_topics(
 
 
 def find_topics(pipeline: Pipeline, kafka: Kafka | None = None) -> Pins:
-    """The topics that the pipeline has now; one that is missing has no id.
-
-    :raises UnreachableError: no broker answers.
-    """
+    """The topics that the pipeline has now; one that is missing has no id."""
     return _pins(pipeline, Topics(kafka or pipeline.kafka).find(_names(pipeline)))
 
 
@@ -92,8 +82,6 @@ class TargetTopics:
     """Whether the topics and partitions that rows name are there, and are for data; each topic is asked for once.
 
     Without it a row with a wrong topic would cost seconds in which the producer hopes to hear of it.
-
-    :ivar known: those that are, and how many partitions each has.
     """
 
     def __init__(self, kafka: Kafka, reserved: ReservedTopics, *, allow_expired: bool = False) -> None:
@@ -105,19 +93,12 @@ class TargetTopics:
         self.known: dict[str, int] = {}
 
     def prepare(self, topic: str | None) -> None:
-        """Connect, and ask for the pipeline's own topic; called before a transaction is open.
-
-        :raises ConfigurationError: there is no such topic, or it is a reserved one.
-        """
+        """Connect, and ask for the pipeline's own topic; called before a transaction is open."""
         self._topics = self._topics or Topics(self._kafka)
         if topic is not None:
             self.require(topic)
 
     def require(self, topic: str, partition: int = -1) -> None:
-        """
-        :param partition: that a row names; -1 if it names none.
-        :raises ConfigurationError: the topic is a reserved one; or there is no such topic, or no such partition in it.
-        """
         if partition < self.known.get(topic, -1):
             return
         self._reserved.require_data(topic)
@@ -130,10 +111,7 @@ class TargetTopics:
         self.known[topic] = found.partitions
 
     def require_there(self) -> None:
-        """Check, where a write has failed, that none of the topics was deleted meanwhile: the client only times out.
-
-        :raises TopicChangedError: one was.
-        """
+        """Check, where a write has failed, that none of the topics was deleted meanwhile: the client only times out."""
         assert self._topics is not None
         try:
             there = self._topics.find(list(self.known))
@@ -148,10 +126,6 @@ class TargetTopics:
             )
 
     def require_kept(self, topic: str, timestamp_ms: int) -> None:
-        """
-        :param topic: one that :meth:`require` has passed.
-        :raises ConfigurationError: the brokers would soon delete the record for its age.
-        """
         oldest = self._oldest_ms.get(topic)
         if self._allow_expired or (oldest is not None and timestamp_ms >= oldest):
             return
@@ -185,10 +159,6 @@ def _check_settings(topics: Topics, pipeline: Pipeline, found: Mapping[str, Topi
 
 
 def check_in_sync(topic: str, in_sync: int, replicas: int) -> None:
-    """
-    :param in_sync: the topic's ``min.insync.replicas``.
-    :raises ConfigurationError: an acknowledged record could go with its partition's leader.
-    """
     needed = needed_in_sync(replicas)
     if in_sync < needed:
         raise ConfigurationError(

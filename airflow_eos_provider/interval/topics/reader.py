@@ -55,12 +55,7 @@ _NEWS_SECONDS = 10.0
 
 
 def ask_until_answered(ask: Callable[[], T], topic: str, report: Report = silent) -> T:
-    """Ask again where the brokers did not answer: one late answer is no reason to give a run up.
-
-    :param topic: what it is about, which was seen before: a broker that does not know it yet is asked again, too.
-    :raises UnreachableError: no broker answered for a minute.
-    :raises UnknownTopicError: a broker did not know the topic for ten seconds.
-    """
+    """Ask again where the brokers did not answer, or one does not know the topic yet, which was seen before."""
 
     def say(waited: float) -> None:
         report(f"The brokers have not answered about topic {topic} for {waited:.0f} s; asking again")
@@ -112,7 +107,6 @@ class TopicReader:
 
     :param starts: by partition the offset to begin at, and only these partitions are read; None for the whole topic.
     :param topic_id: the id that the topic must have; None for that of the first read.
-    :ivar positions: by partition, up to where it has been read.
     :ivar topic_id: the topic's id, None before the first read.
     """
 
@@ -135,11 +129,6 @@ class TopicReader:
     def read(self, take: Take) -> None:
         """Hand over all committed records up to the uncommitted end of this moment; wait for open transactions before
         it.
-
-        :raises ReadTimeoutError: a transaction stays open, or its end never came.
-        :raises TopicChangedError: the topic has another id, or records of it were deleted.
-        :raises UnreachableError: no broker answered for a minute.
-        :raises UnknownTopicError: the topic is gone.
         """
         began = time.monotonic()
         limit, fetch_wait_ms = _FIRST_LIMIT_SECONDS, _QUICK_FETCH_MS
@@ -154,10 +143,7 @@ class TopicReader:
                 limit, fetch_wait_ms = 2 * limit, _WAITING_FETCH_MS
 
     def read_stable(self, take: Take) -> None:
-        """Hand over the committed records before the first open transaction. There may be more behind it.
-
-        :raises TopicChangedError: the topic has another id, or records of it were deleted.
-        """
+        """Hand over the committed records before the first open transaction. There may be more behind it."""
         self._read(take, stable_only=True, timeout_seconds=_LONGEST_WAIT_SECONDS, fetch_wait_ms=_QUICK_FETCH_MS)
 
     def _read(self, take: Take, *, stable_only: bool, timeout_seconds: float, fetch_wait_ms: int) -> None:

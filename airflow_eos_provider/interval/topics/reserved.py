@@ -33,19 +33,12 @@ _JOURNALS = journal_topic("")
 
 @dataclass(frozen=True, slots=True)
 class ReservedTopics:
-    """The topics that rows of one pipeline are not written to.
-
-    :param pipeline: the pipeline; its ledger and its group's control topic are among them.
-    :param ledgers: by topic, the pipeline whose ledger it is: those that the control topic knows.
-    """
+    """The topics that rows of one pipeline are not written to."""
 
     pipeline: Pipeline
     ledgers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def require_data(self, topic: str) -> None:
-        """
-        :raises ConfigurationError: it is a reserved one.
-        """
         if use := self._use(topic):
             raise ConfigurationError(
                 f"Rows are to be written to topic {topic}, which is {use}.",

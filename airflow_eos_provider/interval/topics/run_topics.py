@@ -25,11 +25,7 @@ _SHOWN_RUNS = 5
 
 
 class RunTopics:
-    """The topics of one run.
-
-    :param pipeline: the run's; the target of one that names none is not compared.
-    :param control: the control topic as it has been read so far; by default this reads it from its beginning.
-    """
+    """The topics of one run."""
 
     def __init__(
         self,
@@ -66,11 +62,6 @@ class RunTopics:
 
         Both are read as far as they are stable: only the init that is to follow ends what this run's last driver may
         have left open.
-
-        :raises TopicChangedError: a topic is another one; or the ledger is missing, and the control topic knows the
-            pipeline; or the control topic is missing, and runs are committed in part.
-        :raises ConfigurationError: the target is the ledger of another pipeline of the group.
-        :raises EosError: as :func:`~airflow_eos_provider.interval.topics.preparation.prepare_topics` does.
         """
 
         def read_ledger() -> None:
@@ -95,24 +86,15 @@ class RunTopics:
                 ReservedTopics(self._pipeline, control.ledgers).require_data(self._pipeline.topic)
 
     def compare(self, control: ControlState) -> None:
-        """Compare with the pipeline's record and the run's plan.
-
-        :raises TopicChangedError: a topic is another one.
-        """
+        """Compare with the pipeline's record and the run's plan."""
         self._require_same(control.pinned(self._run), self.found)
 
     def compare_complete(self, record: CompleteRecord) -> None:
-        """Compare with a ``complete`` that is taken for this run's end.
-
-        :raises TopicChangedError: its records are in another topic.
-        """
+        """Compare with a ``complete`` that is taken for this run's end."""
         self._require_same([Pinned("its complete", record.pins)], self.found)
 
     def _require_claimable(self, ledger: LedgerState) -> None:
-        """Check that the ledger is this group's and control topic's; or that it may be, since the one before is gone.
-
-        :raises TopicChangedError: it belongs to others; or runs are committed in part, whose plans are gone.
-        """
+        """Check that the ledger is this group's and control topic's, or may be, since the one before is gone."""
         if (held := ledger.claim) is None or not self.claim.follows(held):
             self.compare_claim(ledger)
         elif begun := sorted(run.name for run in ledger.begun()):
@@ -125,10 +107,7 @@ class RunTopics:
             )
 
     def replaced_claim(self, ledger: LedgerState) -> Claim | None:
-        """The claim whose control topic is gone, and which this run's claim may replace; None if it is this run's.
-
-        :raises TopicChangedError: as :meth:`prepare` does.
-        """
+        """The claim whose control topic is gone, and which this run's claim may replace; None if it is this run's."""
         self._require_claimable(ledger)
         if (held := ledger.claim) is None or not self.claim.follows(held):
             return None
@@ -136,10 +115,7 @@ class RunTopics:
         return held
 
     def compare_claim(self, ledger: LedgerState) -> None:
-        """Compare with the group and control topic that the ledger belongs to.
-
-        :raises TopicChangedError: it belongs to others.
-        """
+        """Compare with the group and control topic that the ledger belongs to."""
         held, ours = ledger.claim, self.claim
         if held is None or (held.group, held.control) == (ours.group, ours.control):
             return
@@ -156,19 +132,13 @@ class RunTopics:
         )
 
     def compare_ids(self, ledger_id: str, control_id: str) -> None:
-        """Compare with the topics of a generation.
-
-        :raises TopicChangedError: a topic was deleted and created again since.
-        """
+        """Compare with the topics of a generation."""
         ledger, control = TopicPin(self._pipeline.ledger_topic, ledger_id), self.claim.control
         pins = Pins(ledger, control=TopicPin(control.name, control_id))
         self._require_same([Pinned("its stage", pins, with_target=False)], self.found)
 
     def compare_again(self) -> None:
-        """Look at the topics anew, and compare with the first look.
-
-        :raises TopicChangedError: a topic was deleted or made anew since.
-        """
+        """Look at the topics anew, and compare with the first look."""
         self._require_same([Pinned("when it was begun", self.found)], find_topics(self._pipeline, self._kafka))
 
     def _require_same(self, pinned: list[Pinned], found: Pins) -> None:

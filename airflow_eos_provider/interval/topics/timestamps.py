@@ -35,10 +35,6 @@ class Timestamps:
         self._last_ms = int(interval.end.timestamp() * 1000) + _NEAR_MS
 
     def require_milliseconds(self, values: Any) -> None:
-        """
-        :param values: an array of numpy's; 0 is in no unit near an interval, unless in all.
-        :raises ConfigurationError: one seems to be in another unit.
-        """
         strays = values[(values < self._first_ms) | (values > self._last_ms)]
         for unit, per_ms in _UNITS.items():
             near = strays[(strays / per_ms >= self._first_ms) & (strays / per_ms <= self._last_ms)]
@@ -76,9 +72,6 @@ class Retention:
         return 0 if self.ms is None else int(time.time() * 1000) - self.ms
 
     def require_kept(self, timestamp_ms: int, what: str = "A row") -> None:
-        """
-        :raises ConfigurationError: the topic deletes what is so old.
-        """
         if timestamp_ms < self.oldest_ms:
             raise ConfigurationError(
                 f"{what} has the timestamp {_moment(timestamp_ms)}, and topic {self.topic} keeps records for "
@@ -90,9 +83,6 @@ class Retention:
             )
 
     def require_interval(self, interval: Interval) -> None:
-        """
-        :raises ConfigurationError: the topic deletes all that is so old.
-        """
         self.require_kept(int(interval.end.timestamp() * 1000), f"The end of the interval {interval.name}")
 
 

@@ -81,10 +81,7 @@ class Digest:
             self._settle()
 
     def add_sums(self, sums: Any) -> None:
-        """Count many records in.
-
-        :param sums: of their words: of :func:`row_sums`, and of :func:`place_sums` where their places count.
-        """
+        """Count many records in."""
         self._total += _mixed_sum(sums)
 
     @property
@@ -131,7 +128,6 @@ def hash_one(
 ) -> int:
     """A record's hash, 128 bits.
 
-    :param headers: as their bytes in a record.
     :param place: partition, -1 for none, and timestamp, 0 for none; only where they count.
     """
     halves = list(_head(topic))

@@ -33,9 +33,6 @@ class SliceWriter:
     """Writes slices of one run under one transactional id.
 
     What it needs to look topics up is there before its first transaction is open.
-
-    :param attempt: how often that task was started before, likewise.
-    :param ledgers: by topic, the pipeline whose ledger it is; no row is written there.
     """
 
     def __init__(
@@ -63,15 +60,7 @@ class SliceWriter:
         )
 
     def write(self, number: int, batches: Iterable[pa.RecordBatch]) -> SliceResult:
-        """Write one slice: begin, produce, flush, ledger record last, commit.
-
-        :param batches: its rows, with the columns of :mod:`~airflow_eos_provider.interval.record_columns`. May be
-            empty: then its ledger record alone is written.
-        :raises ConfigurationError: a column or topic is wrong, or a row is older than its topic keeps records; named in
-            the message. The transaction is aborted.
-        :raises TopicChangedError: a topic was deleted while records were written to it.
-        :raises FencedError: a later attempt has taken the id.
-        """
+        """Write one slice: begin, produce, flush, ledger record last, commit."""
         began = time.monotonic()
         self._topics.prepare(self._pipeline.topic)
         self._step("begin")

@@ -15,10 +15,7 @@ T = TypeVar("T")
 
 
 class StageSeconds:
-    """A stopwatch of the stages.
-
-    :ivar seconds: of each so far.
-    """
+    """A stopwatch of the stages."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(STAGES, 0.0)

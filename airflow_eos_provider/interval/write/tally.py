@@ -21,11 +21,6 @@ class Tally:
     """Counts the rows of one slice and sums them up, many at a time.
 
     Both the write and the later comparison use it, so equal rows have equal figures.
-
-    :param run: whose; the run's header is one of theirs, if the pipeline has one.
-    :ivar bytes: of keys and values so far.
-    :ivar null_keys: rows so far that have a column ``key`` and null in it.
-    :ivar topics: of the rows so far.
     """
 
     def __init__(self, pipeline: Pipeline, run: Run) -> None:
@@ -42,12 +37,7 @@ class Tally:
         self.topics: set[str] = set()
 
     def count(self, batch: pa.RecordBatch) -> RecordRows:
-        """Count the rows of a batch.
-
-        :returns: the rows as records.
-        :raises ConfigurationError: a column is missing, unknown or of the wrong type; a row has no topic, or a value
-            that no record may have; or a timestamp is not in milliseconds.
-        """
+        """Count the rows of a batch."""
         check_columns(batch.schema)
         rows = RecordRows.of(batch, self._topic, self.headers)
         if rows.timestamps is not None:
@@ -65,11 +55,7 @@ class Tally:
         return rows
 
     def take(self, batches: Iterable[pa.RecordBatch]) -> SliceFigures:
-        """Count rows that are not to be written.
-
-        :returns: the figures of all rows so far.
-        :raises ConfigurationError: as :meth:`count` does.
-        """
+        """Count rows that are not to be written."""
         for batch in batches:
             self.count(batch)
         return self.figures

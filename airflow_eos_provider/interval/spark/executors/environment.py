@@ -35,11 +35,7 @@ _LONGEST = 300
 
 
 def look(modules: Sequence[str], client: Mapping[str, str] | None = None, stay: float = 0.0) -> dict[str, Any]:
-    """What this Python has, by the fields of :class:`~airflow_eos_provider.interval.spark.executors.needs.PythonLook`.
-
-    :param client: client properties of brokers to ask; they are not asked if None.
-    :param stay: do not return before so many seconds are over.
-    """
+    """What this Python has, by the fields of ``PythonLook``."""
     until = time.monotonic() + stay
     found = {name: _imported(name) for name in modules}
     place, host = _executor()

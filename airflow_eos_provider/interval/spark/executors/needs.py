@@ -34,11 +34,7 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A package that interval runs need.
-
-    :param least: oldest version; empty if any will do.
-    :param below: first version that is not taken; empty if there is none.
-    """
+    """A package that interval runs need."""
 
     name: str
     module: str
@@ -82,12 +78,8 @@ NEEDS = (
 class PythonLook:
     """What one look found in one Python.
 
-    :param place: ``driver``, or ``executor <id>``.
-    :param librdkafka: version of the library that confluent-kafka has loaded; empty if it has not.
-    :param task: why the modules of a task cannot be imported; empty if they can, or were not tried.
     :param daemon: the module from whose process Spark has forked it; None if that is not known.
     :param brokers: what came of asking them: their number as text, or why not; None if they were not asked.
-    :param java: first line of ``java -version``, or why there is none; None if it was not asked.
     """
 
     place: str
@@ -149,10 +141,7 @@ def executor_checks(look: PythonLook, driver: PythonLook) -> list[Finding]:
 
 
 def coverage_check(seen: Collection[str], registered: Collection[str] | None, wanted: int | None) -> Finding:
-    """Whether every executor has been looked at.
-
-    :param registered: ids of those that the driver knows; None where it cannot be asked.
-    """
+    """Whether every executor has been looked at."""
     count = f"{len(seen)} of "
     unseen = sorted(set(registered or ()) - set(seen))
     if unseen:
@@ -280,10 +269,7 @@ def _brokers(look: PythonLook) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All that was looked at, and the answers.
-
-    :param master: where executors were looked for; None if they were not.
-    """
+    """All that was looked at, and the answers."""
 
     driver: PythonLook
     executors: Sequence[PythonLook]

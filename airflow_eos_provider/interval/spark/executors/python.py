@@ -28,12 +28,7 @@ def master_of(properties: Mapping[str, str]) -> str:
 
 
 def choose_executor_python(properties: Mapping[str, str], master: str) -> None:
-    """Set it as spark-submit would: by the property, else by the environment, else the driver's own where it is local.
-
-    :param properties: Spark's; without this a session in this process does not see that one.
-    :param master: Spark's master, as :func:`master_of` says it. A cluster's machines need not have the driver's own
-        Python, so Spark's default stays: what ``python3`` is there.
-    """
+    """Set it as spark-submit would: by the property, the environment, or the driver's own where the master is local."""
     if python := properties.get(_PROPERTY):
         os.environ[_VARIABLE] = python
     elif master.startswith("local"):
@@ -44,8 +39,6 @@ def choose_executor_python(properties: Mapping[str, str], master: str) -> None:
 def daemon_property(properties: Mapping[str, str]) -> dict[str, str]:
     """The property by which workers start faster, where they are known to have the driver's own Python, and so this
     package: with a local master. Where the property is set already, or the session is remote, there is nothing to add.
-
-    :param properties: Spark's, of a session for which :func:`choose_executor_python` was called.
     """
     known = {**_submitted(), **properties}
     is_local = known.get(_MASTER, "").startswith("local") and os.environ.get(_VARIABLE) == sys.executable

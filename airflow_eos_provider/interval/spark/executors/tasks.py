@@ -43,8 +43,6 @@ def shipped(entry: str, *arguments: Any) -> Callable[[Iterator[Any]], Iterator[A
 
     A worker that has another version of this package or of kafka-python refuses: it was forked from a daemon that had
     loaded it, or another task of the session did, before the driver's own came.
-
-    :param entry: name of a function of this module; it gets ``arguments`` and the batches.
     """
     import kafka
 
@@ -72,13 +70,7 @@ def shipped(entry: str, *arguments: Any) -> Callable[[Iterator[Any]], Iterator[A
 def write_partition(
     pipeline: Mapping[str, Any], stage: Mapping[str, Any], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write this partition's rows as the task of the same number; what ``mapInArrow`` runs.
-
-    :param pipeline: as :meth:`Pipeline.to_dict` gives it.
-    :param stage: as :meth:`Stage.to_dict` gives it.
-    :param batches: rows with :data:`SLICE_COLUMN`; the rows of a slice are adjacent.
-    :returns: a batch a slice: its number, and what :meth:`SliceResult.to_dict` gives; null if it had been done before.
-    """
+    """Write this partition's rows, those of a slice together, as the task of the same number."""
     return _as_batches(write_rows(pipeline, stage, partition_number(), batches))
 
 
@@ -87,8 +79,6 @@ def write_file_groups(
 ) -> Iterator[pa.RecordBatch]:
     """As :func:`write_partition`, where partition ``i`` is the ``i``-th task that has slices, and there are no rows in
     the partitions behind: they would be of files that no slice has.
-
-    :raises EosError: there is such a row.
     """
     tasks = [task for task, numbers in enumerate(stage["assignment"]) if numbers]
     partition = partition_number()
@@ -100,10 +90,7 @@ def write_file_groups(
 
 
 def require_no_rows(batches: Iterable[pa.RecordBatch]) -> None:
-    """Check that no row is of a file that is in no slice.
-
-    :raises EosError: one is.
-    """
+    """Check that no row is of a file that is in no slice."""
     if rows := sum(batch.num_rows for batch in batches):
         raise EosError(
             f"At least {rows} rows come from files that are in no slice of the interval's plan.",
@@ -116,10 +103,7 @@ def require_no_rows(batches: Iterable[pa.RecordBatch]) -> None:
 def write_empty(
     pipeline: Mapping[str, Any], stage: Mapping[str, Any], tasks: Collection[int], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the ledger records of slices without a row.
-
-    :param tasks: those whose slices are all empty; other partitions do nothing.
-    """
+    """Write the ledger records of slices without a row."""
     number = partition_number()
     _read_to_end(batches)
     return _as_batches(write_rows(pipeline, stage, number, ())) if number in tasks else iter(())
@@ -131,19 +115,13 @@ def write_files(
     convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Read and write the files of the task of this partition's number, a slice a file.
-
-    :param convert: as ``read_pinned`` takes it.
-    """
+    """Read and write the files of the task of this partition's number, a slice a file."""
     _read_to_end(batches)
     return _as_batches(_write_files(pipeline, stage, partition_number(), convert))
 
 
 def look_at_login(pipeline: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Make the configuration of a client, for which a login may need packages and files that only the driver has.
-
-    :raises ConfigurationError: one is missing here, or no token is given.
-    """
+    """Make the configuration of a client, for which a login may need packages and files that only the driver has."""
     from airflow_eos_provider.interval.pipeline import Pipeline
 
     _read_to_end(batches)
@@ -155,13 +133,7 @@ def look_at_login(pipeline: Mapping[str, Any], batches: Iterable[pa.RecordBatch]
 def tally_partition(
     pipeline: Mapping[str, Any], run: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Count this partition's rows and sum them up by slice; what ``mapInArrow`` runs.
-
-    :param pipeline: as :meth:`Pipeline.to_dict` gives it.
-    :param batches: rows with :data:`SLICE_COLUMN`, in any order.
-    :returns: one batch, a row a slice that is in this partition: its number, and its figures as a list, parts of those
-        of the slice.
-    """
+    """Count this partition's rows and sum them up by slice; what ``mapInArrow`` runs."""
     from airflow_eos_provider.interval.interval import Run
     from airflow_eos_provider.interval.pipeline import Pipeline
     from airflow_eos_provider.interval.write.tally import Tally
@@ -182,10 +154,7 @@ def tally_files(
     convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Read the file of this partition's number, and count its rows and sum them up.
-
-    :param convert: as ``read_pinned`` takes it.
-    """
+    """Read the file of this partition's number, and count its rows and sum them up."""
     from airflow_eos_provider.interval.interval import Run
     from airflow_eos_provider.interval.pipeline import Pipeline
     from airflow_eos_provider.interval.write.tally import Tally
@@ -232,13 +201,7 @@ def _report(rows: Iterable[Sequence[Any]]) -> pa.RecordBatch:
 def write_rows(
     pipeline: Mapping[str, Any], stage: Mapping[str, Any], number: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[Outcome]:
-    """Write rows as one task of a stage.
-
-    :param batches: rows with :data:`SLICE_COLUMN`; the rows of a slice are adjacent.
-    :returns: number and result of each of the task's slices, None for one that had been done before.
-    :raises EosError: a row belongs to a slice of another task, or a slice's rows are not adjacent; whatever the
-        task raises.
-    """
+    """Write rows as one task of a stage."""
     with _task(pipeline, stage, number) as (task, plan):
         yield from _write_slices(task, frozenset(plan.assignment[number]), number, batches)
 
@@ -320,11 +283,7 @@ def _write_slices(
 
 
 class _RowsBySlice:
-    """The rows of a partition, slice by slice.
-
-    :param allowed: the slices that may be there; each once, its rows together.
-    :ivar seen: the slices that came so far.
-    """
+    """The rows of a partition, slice by slice."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], allowed: frozenset[int], number: int) -> None:
         self._pieces = runs_of_slices(batches)
@@ -334,10 +293,7 @@ class _RowsBySlice:
         self.seen: set[int] = set()
 
     def next_slice(self) -> int | None:
-        """The slice whose rows come next, None at the end.
-
-        :raises EosError: it is not one of the allowed, or came before.
-        """
+        """The slice whose rows come next, None at the end."""
         if self._next is None:
             return None
         require_slice(self._next[0], self._allowed - self.seen, self._number)
@@ -358,10 +314,7 @@ class _RowsBySlice:
 
 
 def require_slice(found: int | None, allowed: Collection[int], number: int) -> None:
-    """Check that a row is where its slice is written.
-
-    :raises EosError: it is not.
-    """
+    """Check that a row is where its slice is written."""
     if found not in allowed:
         raise EosError(
             f"Task {number} of the stage was given a row of slice {found}, which belongs to another task, or whose "
@@ -372,10 +325,7 @@ def require_slice(found: int | None, allowed: Collection[int], number: int) -> N
 
 
 def runs_of_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """Cut batches where the slice changes.
-
-    :returns: slice number and rows without the slice column, no row copied.
-    """
+    """Cut batches where the slice changes."""
     import pyarrow.compute as pc
 
     for batch in batches:

@@ -60,10 +60,7 @@ def main() -> None:
 
 
 def idle_seconds() -> float:
-    """How long it stays without a worker, seconds.
-
-    :raises SystemExit: the environment says no such number. Spark shows the words with the task that fails.
-    """
+    """How long it stays without a worker, seconds."""
     text = os.environ.get(IDLE_VARIABLE) or str(IDLE_SECONDS)
     try:
         seconds = float(text)

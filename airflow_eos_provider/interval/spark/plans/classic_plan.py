@@ -35,11 +35,7 @@ _BY_POSITION = frozenset({"Union", "Intersect", "Except", "UnionLoop"})
 
 
 def refuse_unstable(frame: DataFrame, key: Sequence[str]) -> None:
-    """Check that each attempt would put the same rows into the same slices.
-
-    :raises ConfigurationError: a row's slice, or whether there is the row, depends on chance, on the clock or on the
-        order of arrival; or the frame is a stream.
-    """
+    """Check that each attempt would put the same rows into the same slices."""
     rules.require_batch(frame)
     plan: Any = frame._jdf.queryExecution().analyzed()
     wanted = {name.lower() for name in key}
@@ -51,8 +47,6 @@ def refuse_moving(frame: DataFrame) -> None:
     """Check that each evaluation would put the same rows into the same partitions.
 
     A partition is compared with its bytes, and a shuffle may place a row by any column, so each column counts.
-
-    :raises ConfigurationError: as :func:`refuse_unstable`; or partitions are made by a sample.
     """
     rules.require_batch(frame)
     plan: Any = frame._jdf.queryExecution().analyzed()
@@ -104,10 +98,7 @@ class _Search:
             self.look(definition.child(), decides)
 
     def _look_at_expressions(self, node: Any, kind: str, needed: set[str]) -> set[str]:
-        """Look at a node's expressions and their subqueries.
-
-        :returns: ids of the columns below that decide membership.
-        """
+        """Look at a node's expressions and their subqueries."""
         below = set(needed)
         ignored = kind in _MOVES_ONLY and not self._by_partitions
         for expression in () if ignored else each(node.expressions()):

@@ -103,10 +103,7 @@ class PlanText:
 
     @classmethod
     def of(cls, text: str) -> PlanText:
-        """Take the parts out of an extended ``explain``.
-
-        :raises ConfigurationError: it is cut short, or a constant in it looks like a heading.
-        """
+        """Take the parts out of an extended ``explain``."""
         lines = text.splitlines()
         places = [[n for n, line in enumerate(lines) if line == head] for head in (*_HEADS, _LAST_HEAD)]
         firsts = [found[0] for found in places if len(found) == 1]
@@ -127,8 +124,6 @@ def refuse_unstable_remote(frame: Any, key: Sequence[str]) -> bool:
 
     :returns: whether another evaluation within an attempt is certain to have the same rows, as long as the files that
         are read stay the same.
-    :raises ConfigurationError: a row's slice, or whether there is the row, may depend on chance, on the clock or on the
-        order of arrival; or the frame is a stream.
     """
     rules.require_batch(frame)
     column = functions_of(frame).col
@@ -138,10 +133,7 @@ def refuse_unstable_remote(frame: Any, key: Sequence[str]) -> bool:
 
 
 def judge(text: PlanText, deterministic: Sequence[bool], named: Iterable[str]) -> bool:
-    """As :func:`refuse_unstable_remote`, of what was asked.
-
-    :param deterministic: of each Python function that the plan brings along, whether it says that it is.
-    """
+    """As :func:`refuse_unstable_remote`, of what was asked."""
     judge_text(text)
     if view := _TEMPORARY_VIEW.search(text.analyzed):
         raise rules.refusal(
@@ -175,10 +167,7 @@ def _hiding(what: str) -> ConfigurationError:
 
 
 def judge_text(text: PlanText) -> None:
-    """Refuse what a plan's text shows.
-
-    :raises ConfigurationError: as :func:`refuse_unstable_remote`.
-    """
+    """Refuse what a plan's text shows."""
     for line in (*text.analyzed.splitlines(), *text.optimized.splitlines()):
         if (node := _node(line)) in _ROW_NODES:
             raise _ROW_NODES[node].refusal(hint=_LOOKALIKE)

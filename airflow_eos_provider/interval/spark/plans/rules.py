@@ -119,10 +119,7 @@ RDD = Rule(
 
 
 def require_batch(frame: Any) -> None:
-    """Check that a frame is no stream.
-
-    :raises ConfigurationError: it is.
-    """
+    """Check that a frame is no stream."""
     if frame.isStreaming:
         raise ConfigurationError(
             "The DataFrame is a stream.", expected="a batch", remedy="Read the interval by spark.read, not readStream."
