@@ -8,7 +8,7 @@ alone does not say whose an id is.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _LEADER = "connect-cluster-"
 
@@ -25,6 +25,11 @@ class KnownGroup:
     connectors: frozenset[str] | None = None
     topics: frozenset[str] = frozenset()
 
+    def with_more(self, connectors: Iterable[str] | None, topics: Iterable[str] = ()) -> KnownGroup:
+        """The group with what else is known of it."""
+        both = self.connectors if connectors is None else frozenset((*(self.connectors or ()), *connectors))
+        return replace(self, connectors=both, topics=self.topics.union(topics))
+
 
 @dataclass(frozen=True, slots=True)
 class TaskId:
@@ -40,9 +45,19 @@ def leader_id(group_id: str) -> str:
     return f"{_LEADER}{group_id}"
 
 
-def group_of_leader(transactional_id: str) -> str | None:
-    """The group whose leader an id is, if it is one's by its name."""
-    return transactional_id.removeprefix(_LEADER) if transactional_id.startswith(_LEADER) else None
+def leaders(ids: Iterable[str], groups: Iterable[KnownGroup]) -> dict[str, str]:
+    """By group the id of its leader: also of groups without workers, whose leaders' ids the brokers know for days.
+
+    An id that may as well be a task's names no further group: the tasks of ``connect-cluster``, the ``group.id`` in the
+    file that Kafka ships, have ids that begin like a leader's.
+
+    :param groups: that are known.
+    """
+    named = {one.removeprefix(_LEADER): one for one in ids if one.startswith(_LEADER)}
+    known = {group.group_id: group for group in groups}
+    may_be = {name: KnownGroup(name) for name in named} | known
+    alike = [group for name, group in may_be.items() if name.startswith(_LEADER.partition("-")[0])]
+    return {name: one for name, one in named.items() if name in known or not claims(one, alike, but=name)}
 
 
 def task_number(transactional_id: str, prefix: str) -> int | None:
@@ -61,9 +76,9 @@ def task_of(transactional_id: str, group_id: str) -> TaskId | None:
     return TaskId(group_id, name, int(digits)) if is_task else None
 
 
-def claims(transactional_id: str, groups: Iterable[KnownGroup]) -> tuple[KnownGroup, ...]:
-    """The groups of which an id may be, by its name and by the connectors that each is known to have."""
-    return tuple(group for group in groups if _claims(transactional_id, group))
+def claims(transactional_id: str, groups: Iterable[KnownGroup], but: str = "") -> tuple[KnownGroup, ...]:
+    """The groups, but for one, of which an id may be, by its name and by the connectors that each is known to have."""
+    return tuple(group for group in groups if group.group_id != but and _claims(transactional_id, group))
 
 
 def _claims(transactional_id: str, group: KnownGroup) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.group import listed_groups
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, STATUS, read_worker_files
-from airflow_eos_provider.connect.transactional_ids import KnownGroup, group_of_leader
+from airflow_eos_provider.connect.transactional_ids import KnownGroup, leaders
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.admin.consumer_groups import hidden_groups
@@ -26,17 +26,6 @@ from airflow_eos_provider.transactions.collisions import CONTROL, PLANNER, Kafka
 
 #: So many partitions that could not be seen are named.
 _SHOWN = 3
-
-
-@dataclass(slots=True)
-class _Found:
-    """What is known of one group so far. ``connectors`` is None while that is not known."""
-
-    connectors: set[str] | None = None
-    topics: set[str] = field(default_factory=set)
-
-    def add(self, connectors: Iterable[str]) -> None:
-        self.connectors = {*(self.connectors or ()), *connectors}
 
 
 def topics_of(cluster: ConnectCluster) -> frozenset[str]:
@@ -78,41 +67,35 @@ def look_at_groups(
     with kafka.transactions() as client:
         ids = {one.producer_id: one.transactional_id for one in client.list()}
         look = client.writing(_worth_asking(topics, described))
-    found: defaultdict[str, _Found] = defaultdict(_Found)
-    for known in (*listed.connect, *described):
-        found[known.group_id].topics |= known.topics
-        if known.connectors is not None:
-            found[known.group_id].add(known.connectors)
+    known: dict[str, KnownGroup] = {}
+    for each in (*listed.connect, *described):
+        known[each.group_id] = known.get(each.group_id, each).with_more(each.connectors, each.topics)
     writers = _writers(look.producers, ids)
-    leaders = {name: one for one in ids.values() if (name := group_of_leader(one))}
     read = dict(states)
-    for group_id, leader in sorted(leaders.items()):
-        group = found[group_id]
-        group.topics |= {topic for topic, theirs in writers.items() if leader in theirs}
-        if group_id not in read and group.connectors is None:
-            _read_config_topic(kafka, group_id, group, topics, read)
+    for group_id, leader in sorted(leaders(ids.values(), known.values()).items()):
+        written = {topic for topic, theirs in writers.items() if leader in theirs}
+        group = known.get(group_id, KnownGroup(group_id)).with_more(None, written)
+        if group_id not in read and group.connectors is None and (state := _config_topic(kafka, group, topics)):
+            read[group_id] = state
+            group = group.with_more((*state.connectors, *state.task_count_records))
+        known[group_id] = group
     return KafkaGroups(
-        connect=tuple(
-            KnownGroup(name, None if one.connectors is None else frozenset(one.connectors), frozenset(one.topics))
-            for name, one in sorted(found.items())
-        ),
+        connect=tuple(group for _, group in sorted(known.items())),
         types=listed.types,
-        pipelines=pipelines_of(ids.values(), topics, {name for one in found.values() for name in one.topics}),
+        pipelines=pipelines_of(ids.values(), topics, {name for one in known.values() for name in one.topics}),
         writers=writers,
         states=read,
         unknown=(*([hidden] if hidden else []), *_unseen(look.unknown)),
     )
 
 
-def _read_config_topic(
-    kafka: Session, group_id: str, group: _Found, topics: Mapping[str, int], read: dict[str, ClusterState]
-) -> None:
-    """Read the connectors of a group. Where that fails they are not known, which matters only if ids could coincide."""
+def _config_topic(kafka: Session, group: KnownGroup, topics: Mapping[str, int]) -> ClusterState | None:
+    """The config topic of a group. Where it cannot be read, its connectors are not known, which matters only if ids
+    could coincide."""
     for topic in sorted(each for each in group.topics if topics.get(each) == 1):
         with suppress(EosError):
-            state = read_cluster_state(kafka, topic)
-            group.add([*state.connectors, *state.task_count_records])
-            read[group_id] = state
+            return read_cluster_state(kafka, topic)
+    return None
 
 
 def _unseen(unknown: Mapping[Place, str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection
 
-from airflow_eos_provider.connect.transactional_ids import KnownGroup, group_of_leader, leader_id
+from airflow_eos_provider.connect.transactional_ids import KnownGroup, leader_id, leaders
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.admin.authorized_operations import operations_of
 from airflow_eos_provider.kafka.admin.broker_settings import broker_settings
@@ -127,7 +127,7 @@ def known_ids(
     """
     with kafka.transactions() as client:
         listed = client.list()
-        others = with_leaders(others, group_id, (one.transactional_id for one in listed))
+        others = with_leaders(others, own_group(group_id, connectors), (one.transactional_id for one in listed))
         ids = [one.transactional_id for one in listed if one.state.is_open or not wanted.open_only]
         owners = {id_: owner_of(id_, group_id, connectors, others) for id_ in ids}
         asked = [id_ for id_ in ids if wanted.everyone or owners[id_].group_id is not None]
@@ -145,7 +145,9 @@ def named_ids(
     """These transactional ids; those that no coordinator knows are left out. Errors as in :func:`known_ids`."""
     with kafka.transactions() as client:
         described = client.describe(ids)
-        others = with_leaders(others, group_id, (one.transactional_id for one in client.list(leader_id(""))))
+        others = with_leaders(
+            others, own_group(group_id, connectors), (one.transactional_id for one in client.list(leader_id("")))
+        )
     return [KnownId(described[id_], owner_of(id_, group_id, connectors, others)) for id_ in sorted(described)]
 
 
@@ -162,11 +164,16 @@ def hidden_ids(kafka: Session, ids: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(one for one in wanted if one not in seen)
 
 
-def with_leaders(others: Collection[KnownGroup], group_id: str, ids: Iterable[str]) -> list[KnownGroup]:
+def with_leaders(others: Collection[KnownGroup], own: KnownGroup, ids: Iterable[str]) -> list[KnownGroup]:
     """The other groups, with those that have no worker now: the brokers know their leaders' ids for some days."""
-    known = {group_id, *(group.group_id for group in others)}
-    led = {name for each in ids if (name := group_of_leader(each)) and name not in known}
-    return [*others, *(KnownGroup(name) for name in sorted(led))]
+    known = [own, *others]
+    led = leaders(ids, known).keys() - {group.group_id for group in known}
+    return [*others, *map(KnownGroup, sorted(led))]
+
+
+def own_group(group_id: str, connectors: Collection[str] | None) -> KnownGroup:
+    """This group, with its connectors as far as they are known."""
+    return KnownGroup(group_id, None if connectors is None else frozenset(connectors))
 
 
 def partitions_of_all_topics(kafka: Session) -> dict[str, int]:

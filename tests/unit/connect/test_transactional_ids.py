@@ -8,9 +8,9 @@ from airflow_eos_provider.connect.transactional_ids import (
     KnownGroup,
     TaskId,
     claims,
-    group_of_leader,
     is_of_group,
     leader_id,
+    leaders,
     task_number,
     task_of,
 )
@@ -43,8 +43,22 @@ def test_the_number_of_a_task_has_ascii_digits_only() -> None:
 
 
 def test_the_leader_of_a_group_is_known_by_its_id() -> None:
-    assert group_of_leader(leader_id("connect-orders")) == "connect-orders"
-    assert group_of_leader("connect-orders-jdbc-0") is None
+    assert leaders(["connect-orders-jdbc-0", leader_id("connect-orders")], []) == {
+        "connect-orders": leader_id("connect-orders")
+    }
+
+
+@pytest.mark.parametrize("group_id", ["connect-cluster", "connect-cluster-a"])
+@pytest.mark.parametrize("connectors", [frozenset({"jdbc"}), None])
+def test_tasks_of_a_group_whose_name_begins_as_leaders_ids_do_are_no_leaders(
+    group_id: str, connectors: frozenset[str] | None
+) -> None:
+    """``connect-cluster`` is the ``group.id`` of the file that Kafka ships."""
+    own, task = KnownGroup(group_id, connectors), f"{group_id}-jdbc-0"
+    assert leaders([leader_id(group_id), task], [own]) == {group_id: leader_id(group_id)}
+    assert leaders([leader_id(group_id), task], []).keys() == {group_id}, "its leader's id names the group"
+    other = KnownGroup(task.removeprefix("connect-cluster-"))
+    assert leaders([task], [own, other]) == {other.group_id: task}, "a group that is there has a leader"
 
 
 @pytest.mark.parametrize("transactional_id", ["connect-orders-jdbc-0", leader_id("connect-orders")])

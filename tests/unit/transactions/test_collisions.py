@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionListing
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.transactions import groups
 from airflow_eos_provider.transactions.collisions import (
     CONTROL,
     PLANNER,
@@ -18,7 +25,9 @@ from airflow_eos_provider.transactions.collisions import (
     find_collisions,
     not_known,
 )
-from airflow_eos_provider.transactions.groups import pipelines_of
+from airflow_eos_provider.transactions.groups import look_at_groups, pipelines_of
+from airflow_eos_provider.transactions.look import with_leaders
+from airflow_eos_provider.transactions.owners import owner_of
 
 
 def group(name: str, *connectors: str, topics: tuple[str, ...] = ()) -> KnownGroup:
@@ -88,6 +97,26 @@ def test_a_sink_connector_whose_group_is_a_connect_cluster_is_found() -> None:
     assert harm(group("connect-orders"), group("connect", "orders")) == []  # whether it is a sink is not known
     said = find_collisions(KafkaGroups((group("connect-orders"), group("connect", "orders"))))
     assert "if connector orders of group connect is a sink connector" in said[0].what
+
+
+def test_tasks_of_the_group_that_kafka_ships_are_not_taken_for_leaders_of_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two connectors of ``connect-cluster`` write to one topic: their ids begin as those of leaders do."""
+    ids = ("connect-cluster-connect-cluster", "connect-cluster-a-0", "connect-cluster-b-0")
+    client = SimpleNamespace(
+        list=lambda: [TransactionListing(name, TransactionState.EMPTY, number) for number, name in enumerate(ids)],
+        writing=lambda places: SimpleNamespace(producers={("data", 0): frozenset({1, 2})}, unknown={}),
+    )
+    kafka: Any = SimpleNamespace(admin=lambda: nullcontext(), transactions=lambda: nullcontext(client))
+    own = group("connect-cluster", "a", "b")
+    monkeypatch.setattr(groups, "listed_groups", lambda _: SimpleNamespace(connect=(own,), types={}))
+    monkeypatch.setattr(groups, "hidden_groups", lambda _: "")
+    found = look_at_groups(kafka, {"data": 1}, [], {})
+    assert (found.connect, find_collisions(found)) == ((own,), ())
+    assert with_leaders([], own, ids) == []
+    theirs = owner_of("connect-cluster-a-0", "connect-cluster", {"a"}, with_leaders([], own, ids))
+    assert theirs.text == "a, task 0"
 
 
 def test_a_pipeline_in_a_connect_group_shares_its_group_and_its_config_topic() -> None:
