@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.connect.rest_calls import ConnectorStatus
+from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest
 from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings

@@ -2,53 +2,80 @@
 
 Only the broker knows who is in the group: Connect's REST API has no call for it. From protocol ``compatible`` on, an
 assignment holds only what the last rebalance changed, so placement is put together from both payloads of a member.
+These are from ``ConnectProtocol`` and ``IncrementalCooperativeConnectProtocol``; integers are big-endian, STRING has a
+16-bit length, BYTES and ARRAY a 32-bit one, -1 for null::
+
+    metadata    version:16 url:STRING config-offset:64 [allocation:NULLABLE BYTES, an assignment, from version 1]
+    assignment  version:16 error:16 leader:STRING leader-url:STRING config-offset:64 assignment:ARRAY
+                [revoked:NULLABLE ARRAY delay:32, from version 1]
+    element of both arrays: connector:STRING tasks:ARRAY of 32, where -1 is the connector itself
+
+Version 0 is ``eager`` (named "default" on the wire), 1 ``compatible``, 2 ``sessioned``.
 """
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
 from airflow_eos_provider.connect.cluster.description import worker_id_of
-from airflow_eos_provider.connect.group_bytes import (
-    EAGER,
-    Assignment,
-    Metadata,
-    UndecodableError,
-    decode_assignment,
-    decode_metadata,
-)
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
-from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka.admin.group_coordinators import ask_again, moves
 from airflow_eos_provider.kafka.clients import QuietAdmin, explain
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 from airflow_eos_provider.kafka.session import Kafka, session_of
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-
-__all__ = [
-    "Assignment",
-    "Member",
-    "Metadata",
-    "Placement",
-    "UndecodableError",
-    "WorkerGroup",
-    "connect_groups",
-    "decode_assignment",
-    "decode_metadata",
-    "describe_group",
-    "known_group",
-    "listed_groups",
-    "other_groups",
-    "other_known_groups",
-    "worker_group",
-]
 
 PROTOCOL_TYPE = "connect"
+
+EAGER = "default"
+
+#: By their version.
+PROTOCOLS = (EAGER, "compatible", "sessioned")
+
+
+class UndecodableError(EosError):
+    """Bytes of a group member are not what Connect writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What the leader assigned to a member, or (as allocation) what the member said it already had.
+
+    :param error: 0, or 1 when the leader lagged behind in the config topic (``CONFIG_MISMATCH``).
+    :param leader: member id of the leader.
+    :param connectors: names; under ``compatible`` and ``sessioned`` only those added by the last rebalance.
+    :param tasks: connector and number, likewise.
+    :param delay_ms: how long, at the moment of the last rebalance, lost tasks were still to be held back. It is a
+        photograph, not a clock.
+    """
+
+    error: int
+    leader: str
+    leader_url: str
+    config_offset: int
+    connectors: frozenset[str] = frozenset()
+    tasks: frozenset[tuple[str, int]] = frozenset()
+    revoked_connectors: frozenset[str] = frozenset()
+    revoked_tasks: frozenset[tuple[str, int]] = frozenset()
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What a worker says of itself when it joins.
+
+    :param config_offset: the offset after the last config record that it had read.
+    :param allocation: what it ran at that moment; None if nothing, and always None in protocol "default".
+    """
+
+    url: str
+    config_offset: int
+    allocation: Assignment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +114,7 @@ class WorkerGroup:
     :param state: ``Stable``, ``PreparingRebalance``, ``CompletingRebalance``, ``Empty`` or ``Dead``.
     :param protocol: ``sessioned``, ``compatible`` or ``default`` (eager); empty while there is none.
     :param members: in the order of their worker ids.
+    :param is_described: False where the coordinator refuses to describe it, or is moving.
     """
 
     group_id: str
@@ -94,6 +122,7 @@ class WorkerGroup:
     protocol: str
     protocol_type: str = PROTOCOL_TYPE
     members: tuple[Member, ...] = ()
+    is_described: bool = True
 
     @property
     def is_stable(self) -> bool:
@@ -161,8 +190,6 @@ def _placement_of(protocol: str, allocation: Assignment | None, assignment: Assi
 def describe_group(kafka: Kafka, group_id: str, timeout_seconds: float = 10.0) -> WorkerGroup:
     """The group of a Connect cluster.
 
-    :param kafka: the settings of the Kafka cluster, or a session whose clients are used.
-    :param group_id: the workers' ``group.id``.
     :param timeout_seconds: limit of the whole look.
     :raises ConfigurationError: there is no such group, it is not a Connect group, or it may not be described.
     :raises UnreachableError: no broker answers within a few seconds.
@@ -180,8 +207,12 @@ def _describe(admin: QuietAdmin, group_id: str, timeout_seconds: float) -> Worke
     def look() -> list[Any]:
         groups = _list(admin, group_id, deadline)
         if not _is_listed(groups) and _is_gone(admin, group_id, deadline):
-            known = _of_connect(_list(admin, None, deadline))
-            raise _no_such_group(admin.settings, group_id, tuple(sorted(group.id for group in known)))
+            known = [each.id for each in _list(admin, None, deadline) if each.protocol_type == PROTOCOL_TYPE]
+            raise ConfigurationError(
+                f"There is no group {group_id} on the Kafka cluster at {admin.settings.bootstrap_servers}. Connect "
+                f"groups there: {', '.join(sorted(known)) or 'none'}.",
+                remedy="Set group_id to the workers' group.id; a group is gone soon after its last worker has stopped.",
+            )
         return groups
 
     groups = ask_again(admin, look, _is_unsettled, deadline)
@@ -227,56 +258,20 @@ def _is_gone(admin: QuietAdmin, group_id: str, deadline: float) -> bool:
     return found.state is ConsumerGroupState.DEAD and not found.members
 
 
-def connect_groups(kafka: Kafka, timeout_seconds: float = 10.0) -> tuple[str, ...]:
-    """Names of all Connect groups that the Kafka cluster knows, sorted.
+def listed_groups(kafka: Kafka, timeout_seconds: float = 10.0) -> tuple[WorkerGroup, ...]:
+    """All groups that the Kafka cluster knows, of whatever kind; without members those that may not be described.
 
     :raises UnreachableError: no broker answers.
     """
     with session_of(kafka) as session, session.admin() as admin:
-        return tuple(sorted(group.id for group in _of_connect(_list(admin, None, time.monotonic() + timeout_seconds))))
+        listed = _list(admin, None, time.monotonic() + timeout_seconds)
+    return tuple(sorted(map(worker_group, listed), key=lambda group: group.group_id))
 
 
 def other_groups(kafka: Kafka, group_id: str, timeout_seconds: float = 10.0) -> tuple[WorkerGroup, ...]:
-    """All Connect groups that the Kafka cluster knows but this one, with their members; those that may be described.
-
-    :raises UnreachableError: no broker answers.
-    """
-    with session_of(kafka) as session, session.admin() as admin:
-        listed = _of_connect(_list(admin, None, time.monotonic() + timeout_seconds))
-    return tuple(worker_group(group) for group in listed if group.id != group_id and group.error is None)
-
-
-@dataclass(frozen=True, slots=True)
-class ListedGroups:
-    """The groups of a Kafka cluster, of whatever kind.
-
-    :param types: by group its protocol type: ``connect``, ``consumer``; empty while it has no members.
-    :param connect: those that are Connect's.
-    """
-
-    types: Mapping[str, str]
-    connect: tuple[KnownGroup, ...]
-
-
-def listed_groups(kafka: Kafka, timeout_seconds: float = 10.0) -> ListedGroups:
-    """The groups that the Kafka cluster knows; Connect's that may not be described by name alone.
-
-    :raises UnreachableError: no broker answers.
-    """
-    with session_of(kafka) as session, session.admin() as admin:
-        listed = sorted(_list(admin, None, time.monotonic() + timeout_seconds), key=lambda each: str(each.id))
-    return ListedGroups(
-        {group.id: group.protocol_type for group in listed},
-        tuple(
-            KnownGroup(group.id) if group.error is not None else known_group(worker_group(group))
-            for group in _of_connect(listed)
-        ),
-    )
-
-
-def other_known_groups(kafka: Kafka, group_id: str, timeout_seconds: float = 10.0) -> tuple[KnownGroup, ...]:
-    """The Connect groups that the Kafka cluster knows but this one. Errors as in :func:`listed_groups`."""
-    return tuple(each for each in listed_groups(kafka, timeout_seconds).connect if each.group_id != group_id)
+    """All Connect groups that the Kafka cluster knows but this one. Errors as in :func:`listed_groups`."""
+    listed = listed_groups(kafka, timeout_seconds)
+    return tuple(each for each in listed if each.protocol_type == PROTOCOL_TYPE and each.group_id != group_id)
 
 
 def known_group(group: WorkerGroup) -> KnownGroup:
@@ -288,41 +283,34 @@ def known_group(group: WorkerGroup) -> KnownGroup:
     return KnownGroup(group.group_id, frozenset(names | {name for each in given for name, _ in each.tasks}))
 
 
-def _of_connect(groups: Iterable[Any]) -> list[Any]:
-    return [group for group in groups if group.protocol_type == PROTOCOL_TYPE]
-
-
 def worker_group(described: Any) -> WorkerGroup:
     """Decode a group as confluent-kafka lists it; members' bytes that are not Connect's become their problem."""
-    members = [
-        _member(described.protocol, m.id, m.client_id, m.client_host, m.metadata or b"", m.assignment or b"")
-        for m in described.members
-    ]
+    is_connect = described.protocol_type == PROTOCOL_TYPE
+    members = [_member(described.protocol, member) for member in described.members] if is_connect else []
     return WorkerGroup(
         group_id=described.id,
         state=described.state,
         protocol=described.protocol,
         protocol_type=described.protocol_type,
         members=tuple(sorted(members, key=lambda member: (member.worker_id, member.member_id))),
+        is_described=described.error is None,
     )
 
 
-def _member(
-    protocol: str, member_id: str, client_id: str, client_host: str, metadata: bytes, assignment: bytes
-) -> Member:
+def _member(protocol: str, described: Any) -> Member:
     problem = None
     said = assigned = None
     try:
-        said = decode_metadata(protocol, metadata)
-        assigned = decode_assignment(protocol, assignment)
+        said = decode_metadata(protocol, described.metadata or b"")
+        assigned = decode_assignment(protocol, described.assignment or b"")
     except UndecodableError as error:
         problem = str(error)
     return Member(
-        member_id=member_id,
-        client_id=client_id,
-        client_host=client_host,
+        member_id=described.id,
+        client_id=described.client_id,
+        client_host=described.client_host,
         url=said.url if said else "",
-        worker_id=worker_id_of(said.url) if said else member_id,
+        worker_id=worker_id_of(said.url) if said else described.id,
         config_offset=said.config_offset if said else -1,
         allocation=said.allocation if said else None,
         assignment=assigned,
@@ -352,9 +340,98 @@ def _list(admin: QuietAdmin, group_id: str | None, deadline: float) -> list[Any]
     raise admin.explain(listed, what) from listed
 
 
-def _no_such_group(settings: KafkaSettings, group_id: str, known: tuple[str, ...]) -> ConfigurationError:
-    return ConfigurationError(
-        f"There is no group {group_id} on the Kafka cluster at {settings.bootstrap_servers}. Connect groups there: "
-        f"{', '.join(known) or 'none'}.",
-        remedy="Set group_id to the workers' group.id; a group is gone soon after its last worker has stopped.",
+def decode_metadata(protocol: str, data: bytes) -> Metadata | None:
+    """What a member said when it joined; None for empty bytes, which the broker gives while the group rebalances."""
+    if not data:
+        return None
+    reader = _Reader(data, "metadata")
+    version = reader.version(protocol)
+    url, config_offset = reader.text("url"), reader.number("config-offset", ">q")
+    allocation = reader.nullable_bytes("allocation") if version >= 1 and reader.has_more else None
+    return Metadata(url, config_offset, decode_assignment(protocol, allocation) if allocation else None)
+
+
+def decode_assignment(protocol: str, data: bytes) -> Assignment | None:
+    """What the leader assigned to a member; None for empty bytes, as in :func:`decode_metadata`."""
+    if not data:
+        return None
+    reader = _Reader(data, "assignment")
+    version = reader.version(protocol)
+    error = reader.number("error", ">h")
+    leader, leader_url = reader.text("leader"), reader.text("leader-url")
+    config_offset = reader.number("config-offset", ">q")
+    # Java lets the fields at the end of version 1 be absent (TOLERATE_MISSING_FIELDS_WITH_DEFAULTS).
+    assigned = reader.connector_tasks("assignment") if reader.has_more or version == 0 else ()
+    revoked = reader.connector_tasks("revoked") if version >= 1 and reader.has_more else ()
+    delay_ms = reader.number("delay", ">i") if version >= 1 and reader.has_more else 0
+    connectors, tasks = _split(assigned)
+    revoked_connectors, revoked_tasks = _split(revoked)
+    return Assignment(
+        error, leader, leader_url, config_offset, connectors, tasks, revoked_connectors, revoked_tasks, delay_ms
     )
+
+
+#: The task number of the connector itself.
+_CONNECTOR = -1
+
+_Pairs = tuple[tuple[str, int], ...]
+
+
+def _split(pairs: _Pairs) -> tuple[frozenset[str], frozenset[tuple[str, int]]]:
+    return (
+        frozenset(connector for connector, number in pairs if number == _CONNECTOR),
+        frozenset(pair for pair in pairs if pair[1] != _CONNECTOR),
+    )
+
+
+class _Reader:
+    """Reads one payload field by field; an error names the field and the byte where it begins."""
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self._data = data
+        self._what = what
+        self._at = 0
+
+    @property
+    def has_more(self) -> bool:
+        return self._at < len(self._data)
+
+    def version(self, protocol: str) -> int:
+        if protocol not in PROTOCOLS:
+            raise UndecodableError(f"The protocol {protocol!r} is none of Connect's.", expected=", ".join(PROTOCOLS))
+        version = self.number("version", ">h")
+        if not 0 <= version < len(PROTOCOLS):
+            raise UndecodableError(f"The {self._what} has version {version}.", expected="0, 1 or 2")
+        return version
+
+    def number(self, name: str, form: str) -> int:
+        (value,) = struct.unpack(form, self._take(name, struct.calcsize(form)))
+        return int(value)
+
+    def text(self, name: str) -> str:
+        begin = self._at
+        try:
+            return self._take(name, self.number(name, ">h")).decode("utf-8")
+        except UnicodeDecodeError:
+            raise UndecodableError(f"The {self._what}'s {name} at byte {begin} is not UTF-8.") from None
+
+    def nullable_bytes(self, name: str) -> bytes:
+        length = self.number(name, ">i")
+        return b"" if length == -1 else self._take(name, length)
+
+    def connector_tasks(self, name: str) -> _Pairs:
+        pairs: list[tuple[str, int]] = []
+        for _ in range(self.number(name, ">i")):  # -1, null, is none
+            connector = self.text(f"{name}.connector")
+            count = self.number(f"{name}.tasks", ">i")
+            pairs.extend((connector, self.number(f"{name}.tasks", ">i")) for _ in range(count))
+        return tuple(pairs)
+
+    def _take(self, name: str, length: int) -> bytes:
+        if length < 0 or self._at + length > len(self._data):
+            raise UndecodableError(
+                f"The {self._what} ends within {name}: {length} bytes at byte {self._at} of {len(self._data)}."
+            )
+        taken = self._data[self._at : self._at + length]
+        self._at += length
+        return taken

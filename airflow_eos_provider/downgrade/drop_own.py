@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from airflow_eos_provider.connect.properties import trimmed
-from airflow_eos_provider.connect.rest_calls import ConnectorStatus
+from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import OFFSETS, OWN_TOPIC, read_worker_files
 from airflow_eos_provider.data_text import counted

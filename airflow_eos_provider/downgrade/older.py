@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import quote
 
-from airflow_eos_provider.connect.rest_calls import ConnectorStatus
+from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.task_failures import FailureKind, name_failure
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.finding import Finding, Verdict

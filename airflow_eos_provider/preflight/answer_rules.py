@@ -22,9 +22,8 @@ from airflow_eos_provider.preflight.findings import (
     SUPPORT,
     VALIDATION,
     ConnectorFinding,
+    Kind,
     Severity,
-    finding,
-    passes,
 )
 
 BOUNDARY_PROPERTY = "transaction.boundary"
@@ -47,23 +46,21 @@ _ASKED = (SUPPORT_PROPERTY, BOUNDARY_PROPERTY, OWN_TOPIC)
 #: So many messages are quoted.
 _QUOTED = 3
 
+_AN_ANSWER = "an answer of each worker"
+
 
 def plugin(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """Each worker has the plugin."""
     lacking = [answer.worker_id for answer in connector.answers if not answer.has_plugin]
     if lacking:
-        yield finding(
+        yield PLUGIN.finding(
             connector.name,
-            PLUGIN.name,
-            Severity.WARNS,
             Verdict.FAIL,
             f"{', '.join(lacking)} {'has' if len(lacking) == 1 else 'have'} no class {connector.plugin}",
-            "the same plugins on all workers",
             "install the plugin there, and restart the worker",
-            "PUT /connector-plugins/…/config/validate",
         )
-    elif any(not answer.problem for answer in connector.answers):
-        yield passes(connector.name, PLUGIN, f"every worker that answers has {connector.plugin}")
+    elif _answered(connector):
+        yield PLUGIN.holds(connector.name, f"every worker that answers has {connector.plugin}")
 
 
 def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
@@ -76,28 +73,17 @@ def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFin
     if not facts.mode.runs_exactly_once_tasks and level == REQUIRED_LEVEL:
         refused = {text: workers for text, workers in refused.items() if NOT_ENABLED.rstrip(".") not in text}
     if refused:
-        yield finding(
-            connector.name,
-            VALIDATION.name,
-            Severity.WARNS,
-            Verdict.FAIL,
-            _quoted(refused),
-            "no complaint",
-            "correct it; until then no change of its configuration is accepted",
-            "PUT /connector-plugins/…/config/validate",
-        )
+        remedy = "correct it; until then no change of its configuration is accepted"
+        yield VALIDATION.finding(connector.name, Verdict.FAIL, _quoted(refused), remedy)
     elif _answered(connector):
-        yield passes(connector.name, VALIDATION, "every worker that answers accepts its configuration")
+        yield VALIDATION.holds(connector.name, "every worker that answers accepts its configuration")
     if silent := _silent_workers(connector):
-        yield finding(
+        yield VALIDATION.finding(
             connector.name,
-            VALIDATION.name,
-            Severity.WARNS,
             Verdict.INCONCLUSIVE,
             "; ".join(f"{answer.worker_id}: {answer.problem}" for answer in silent[:_QUOTED]),
-            "an answer of each worker",
             "check again when the workers answer; a validation may wait for the system that the connector reads",
-            "PUT /connector-plugins/…/config/validate",
+            expected=_AN_ANSWER,
         )
 
 
@@ -110,23 +96,19 @@ def overrides(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFind
     given = sorted(name for name in connector.config if name.startswith(_OVERRIDE_PREFIXES))
     refused = _messages(connector.answers, lambda name: name.startswith(_OVERRIDE_PREFIXES))
     if refused:
-        yield finding(
+        yield OVERRIDES.finding(
             connector.name,
-            OVERRIDES.name,
-            Severity.BLOCKS,
             Verdict.FAIL,
             _quoted(refused),
-            "overrides that connector.client.config.override.policy of the workers allows",
             "take them out of its configuration, or allow them in the workers' files "
             "(connector.client.config.override.policy, connector.client.config.override.allowlist)",
-            "PUT /connector-plugins/…/config/validate",
         )
     elif not given:
-        yield passes(connector.name, OVERRIDES, "it overrides no setting of its clients")
+        yield OVERRIDES.holds(connector.name, "it overrides no setting of its clients")
     elif _all_answered(connector):
-        yield passes(connector.name, OVERRIDES, f"allowed: {', '.join(given)}")
+        yield OVERRIDES.holds(connector.name, f"allowed: {', '.join(given)}")
     else:
-        yield _no_answer(connector, OVERRIDES.name, Severity.BLOCKS, "whether its overrides are allowed")
+        yield _no_answer(connector, OVERRIDES, "whether its overrides are allowed")
 
 
 def support(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
@@ -137,30 +119,19 @@ def support(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindin
     severity = Severity.BLOCKS if level == REQUIRED_LEVEL or is_supplied else Severity.WARNS
     asked = f"{SUPPORT_PROPERTY}={level}"
     seen = [_support_of(answer) for answer in connector.answers if not answer.problem]
-    if not seen:
-        yield _no_answer(connector, kind.name, severity, "whether it delivers exactly once")
-        return
-    verdict, found = min(seen, key=lambda one: _ORDER[one[0]])
+    verdict, found = min(seen, key=lambda one: _ORDER[one[0]], default=(Verdict.PASS, ""))
     if verdict is Verdict.PASS and not _all_answered(connector):
-        yield _no_answer(connector, kind.name, severity, "whether it delivers exactly once")
+        yield _no_answer(connector, kind, "whether it delivers exactly once", severity)
         return
     if verdict is Verdict.PASS:
-        yield passes(connector.name, kind, f"it answers SUPPORTED ({asked})", "SourceConnector::exactlyOnceSupport")
+        yield kind.holds(connector.name, f"it answers SUPPORTED ({asked})")
         return
     if verdict is Verdict.INCONCLUSIVE and found == _NOTHING and level == REQUIRED_LEVEL:
         verdict = Verdict.FAIL  # no answer is refused where one is required
     if is_supplied:
         verdict = Verdict.INCONCLUSIVE  # what is asked of it is not known
-    yield finding(
-        connector.name,
-        kind.name,
-        severity,
-        verdict,
-        f"{found} ({asked})",
-        "SUPPORTED",
-        _support_remedy(connector, level, found),
-        "SourceConnector::exactlyOnceSupport, by PUT /connector-plugins/…/config/validate",
-    )
+    remedy = _support_remedy(connector, level, found)
+    yield kind.finding(connector.name, verdict, f"{found} ({asked})", remedy, severity=severity)
 
 
 def boundary(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
@@ -168,42 +139,27 @@ def boundary(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindi
     wanted = connector.config.get(BOUNDARY_PROPERTY, BOUNDARIES[0]).lower()
     if wanted in ("poll", "interval"):
         what = "each batch that it polls" if wanted == "poll" else "an interval"
-        yield passes(connector.name, BOUNDARY, f"{BOUNDARY_PROPERTY}={wanted}: a transaction ends with {what}")
+        yield BOUNDARY.holds(connector.name, f"{BOUNDARY_PROPERTY}={wanted}: a transaction ends with {what}")
         return
     refused = _messages(connector.answers, lambda name: name == BOUNDARY_PROPERTY)
     if refused or not (wanted in BOUNDARIES or any(references(wanted))):
-        yield finding(
-            connector.name,
-            BOUNDARY.name,
-            Severity.BLOCKS,
-            Verdict.FAIL,
-            _quoted(refused) if refused else f"{BOUNDARY_PROPERTY}={wanted} is none of {', '.join(BOUNDARIES)}",
-            f"a connector that ends its transactions itself, for {BOUNDARY_PROPERTY}=connector",
-            f"set {BOUNDARY_PROPERTY} to poll or interval",
-            "SourceConnector::canDefineTransactionBoundaries",
-        )
+        found = _quoted(refused) if refused else f"{BOUNDARY_PROPERTY}={wanted} is none of {', '.join(BOUNDARIES)}"
+        yield BOUNDARY.finding(connector.name, Verdict.FAIL, found, f"set {BOUNDARY_PROPERTY} to poll or interval")
     elif not _all_answered(connector):
-        yield _no_answer(connector, BOUNDARY.name, Severity.BLOCKS, f"whether it can keep {BOUNDARY_PROPERTY}={wanted}")
+        yield _no_answer(connector, BOUNDARY, f"whether it can keep {BOUNDARY_PROPERTY}={wanted}")
     elif wanted in BOUNDARIES:
-        yield passes(connector.name, BOUNDARY, "it ends its transactions itself", "canDefineTransactionBoundaries")
+        yield BOUNDARY.holds(connector.name, "it ends its transactions itself")
     else:
-        yield passes(connector.name, BOUNDARY, f"every worker accepts what a config provider supplies ({wanted})")
+        yield BOUNDARY.holds(connector.name, f"every worker accepts what a config provider supplies ({wanted})")
 
 
 def required_below_enabled(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """A connector that requires exactly-once has it."""
-    if _level(connector) != REQUIRED_LEVEL:
-        return
-    yield finding(
-        connector.name,
-        REQUIRED.name,
-        Severity.WARNS,
-        Verdict.FAIL,
-        f"{SUPPORT_PROPERTY}={REQUIRED_LEVEL}, and in the mode {facts.mode} it has no exactly-once",
-        "the mode enabled",
-        f"set {SUPPORT_PROPERTY}=requested, or roll to enabled",
-        "its configuration",
-    )
+    if _level(connector) == REQUIRED_LEVEL:
+        found = f"{SUPPORT_PROPERTY}={REQUIRED_LEVEL}, and in the mode {facts.mode} it has no exactly-once"
+        yield REQUIRED.finding(
+            connector.name, Verdict.FAIL, found, f"set {SUPPORT_PROPERTY}=requested, or roll to enabled"
+        )
 
 
 _NOTHING = "it does not answer: its plugin is older than this question (KIP-618), or leaves it to its documentation"
@@ -253,19 +209,17 @@ def _silent_workers(connector: ConnectorFacts) -> list[WorkerAnswer]:
     return [answer for answer in connector.answers if answer.problem and answer.has_plugin]
 
 
-def _no_answer(connector: ConnectorFacts, kind: str, severity: Severity, what: str) -> ConnectorFinding:
+def _no_answer(connector: ConnectorFacts, kind: Kind, what: str, severity: Severity | None = None) -> ConnectorFinding:
     without = [answer for answer in connector.answers if answer.problem]
     who = f"{', '.join(one.worker_id for one in without)} does not say" if _answered(connector) else "no worker says"
     why = f": {without[0].worker_id}: {without[0].problem}" if without else ""
-    return finding(
+    return kind.finding(
         connector.name,
-        kind,
-        severity,
         Verdict.INCONCLUSIVE,
         f"{who} {what}{why}",
-        "an answer of each worker",
         "check again when the workers answer",
-        "PUT /connector-plugins/…/config/validate",
+        expected=_AN_ANSWER,
+        severity=severity,
     )
 
 

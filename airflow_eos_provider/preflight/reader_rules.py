@@ -11,16 +11,8 @@ from collections.abc import Iterator
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, Reader
-from airflow_eos_provider.preflight.findings import (
-    MARKERS,
-    READERS,
-    TOPICS,
-    ConnectorFinding,
-    Severity,
-    finding,
-    passes,
-)
-from airflow_eos_provider.preflight.settings import Readings, of_client
+from airflow_eos_provider.preflight.findings import MARKERS, READERS, TOPICS, ConnectorFinding
+from airflow_eos_provider.preflight.settings import of_client
 
 ISOLATION, COMMITTED, UNCOMMITTED = "isolation.level", "read_committed", "read_uncommitted"
 
@@ -39,18 +31,14 @@ _ASK_OWNER = (
 def topics(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """It is known which topics the connector writes."""
     if connector.topics and not connector.topics_unknown:
-        yield passes(connector.name, TOPICS, f"it writes {_some(connector.topics)}", "GET /connectors/…/topics")
+        yield TOPICS.holds(connector.name, f"it writes {_some(connector.topics)}")
         return
     named = f"by its configuration {_some(connector.topics)}" if connector.topics else "none is known"
-    yield finding(
+    yield TOPICS.finding(
         connector.name,
-        TOPICS.name,
-        Severity.INFORMS,
         Verdict.INCONCLUSIVE,
         f"{connector.topics_unknown or 'it has written to no topic yet'}; {named}",
-        "the topics that it writes",
         "check again when it has delivered; topic.tracking.enable of the workers lets Connect tell",
-        "GET /connectors/…/topics",
     )
 
 
@@ -60,45 +48,37 @@ def readers(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindin
         return
     doubts = _doubts(connector, facts)
     if doubts:
-        yield finding(
+        yield READERS.finding(
             connector.name,
-            READERS.name,
-            Severity.WARNS,
             Verdict.INCONCLUSIVE,
             doubts,
-            "all consumer groups of its topics",
             "run this where they can be listed: it needs Describe on the cluster, the groups and the topics",
-            "ListGroups, OffsetFetch",
+            expected="all consumer groups of its topics",
         )
     if connector.elsewhere:
         return
     own = set(connector.topics)
     found = [reader for reader in facts.readers if reader.topics & own]
     if not found and not doubts:
-        yield passes(
+        yield READERS.holds(
             connector.name,
-            READERS,
             "no consumer group has offsets in its topics; Spark's structured streams, Flink, share groups and readers "
             "without a group would not show",
-            "ListGroups, OffsetFetch",
         )
     for reader in found:
         where = _some(tuple(sorted(reader.topics & own)))
         if reader.sink:
             yield _of_sink(connector, facts, reader, where)
             continue
-        if stumbles(reader):
-            yield _of_markers(connector, reader, where)
-        yield finding(
-            connector.name,
-            READERS.name,
-            Severity.WARNS,
-            Verdict.INCONCLUSIVE,
-            f"group {reader.group} reads {where}: {_members(reader)}; no broker knows how it reads",
-            COMMITTED,
-            _ASK_OWNER,
-            "ListGroups, DescribeGroups, OffsetFetch",
-        )
+        if any(name.lower().startswith(_STUMBLE) for name in (reader.group, *reader.clients)):
+            yield MARKERS.finding(
+                connector.name,
+                Verdict.INCONCLUSIVE,
+                f"group {reader.group} looks like Spark's direct stream or Hudi, and reads {where}",
+                "set spark.streaming.kafka.allowNonConsecutiveOffsets=true there, or read by Structured Streaming",
+            )
+        who = f"group {reader.group} reads {where}: {_members(reader)}"
+        yield READERS.finding(connector.name, Verdict.INCONCLUSIVE, f"{who}; no broker knows how it reads", _ASK_OWNER)
 
 
 def _doubts(connector: ConnectorFacts, facts: Facts) -> str:
@@ -115,56 +95,23 @@ def _doubts(connector: ConnectorFacts, facts: Facts) -> str:
     return facts.readers_unknown
 
 
-def stumbles(reader: Reader) -> bool:
-    """Whether a group looks like one of the readers that expect offsets without gaps."""
-    names = (reader.group, *reader.clients)
-    return any(name.lower().startswith(_STUMBLE) for name in names)
-
-
-def isolation_of_sink(config: dict[str, str], facts: Facts) -> Readings:
-    """How a sink connector's consumers read (``Worker.baseConsumerConfigs``)."""
-    return of_client(config, facts.files, "consumer", ISOLATION, UNCOMMITTED)
-
-
 def _of_sink(connector: ConnectorFacts, facts: Facts, reader: Reader, where: str) -> ConnectorFinding:
-    config = next((dict(one.config) for one in (*facts.connectors, *facts.silent_sinks) if one.name == reader.sink), {})
-    readings = isolation_of_sink(config, facts)
+    """How a sink connector's consumers read (``Worker.baseConsumerConfigs``)."""
+    config = next((one.config for one in (*facts.connectors, *facts.silent_sinks) if one.name == reader.sink), {})
+    readings = of_client(config, facts.files, "consumer", ISOLATION, UNCOMMITTED)
     uncommitted = [one for one in readings.known if one.text.lower() != COMMITTED]
+    override = f"set consumer.override.{ISOLATION}={COMMITTED} of {reader.sink}"
     if uncommitted and not (readings.unknown and len(readings.known) == 1 and "by default" in uncommitted[0].origin):
-        return finding(
+        return READERS.finding(
             connector.name,
-            READERS.name,
-            Severity.WARNS,
             Verdict.FAIL,
             f"sink connector {reader.sink} (group {reader.group}) reads {where} uncommitted: {uncommitted[0].origin}",
-            COMMITTED,
-            f"set consumer.override.{ISOLATION}={COMMITTED} of {reader.sink}, or consumer.{ISOLATION} of the workers",
-            "its configuration and the workers' files",
+            f"{override}, or consumer.{ISOLATION} of the workers",
         )
     if readings.unknown:
-        return finding(
-            connector.name,
-            READERS.name,
-            Severity.WARNS,
-            Verdict.INCONCLUSIVE,
-            f"eos cannot tell how sink connector {reader.sink} reads {where}: {readings.unknown}",
-            COMMITTED,
-            f"set consumer.override.{ISOLATION}={COMMITTED} of {reader.sink}",
-        )
-    return passes(connector.name, READERS, f"sink connector {reader.sink} reads {where} committed")
-
-
-def _of_markers(connector: ConnectorFacts, reader: Reader, where: str) -> ConnectorFinding:
-    return finding(
-        connector.name,
-        MARKERS.name,
-        Severity.WARNS,
-        Verdict.INCONCLUSIVE,
-        f"group {reader.group} looks like Spark's direct stream or Hudi, and reads {where}",
-        "a reader that takes gaps between offsets",
-        "set spark.streaming.kafka.allowNonConsecutiveOffsets=true there, or read by Structured Streaming",
-        "the names of the group and its clients",
-    )
+        found = f"eos cannot tell how sink connector {reader.sink} reads {where}: {readings.unknown}"
+        return READERS.finding(connector.name, Verdict.INCONCLUSIVE, found, override)
+    return READERS.holds(connector.name, f"sink connector {reader.sink} reads {where} committed")
 
 
 def _members(reader: Reader) -> str:

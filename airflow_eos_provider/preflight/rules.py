@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from airflow_eos_provider.preflight import answer_rules, reader_rules, setting_rules, transaction_rules
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
-from airflow_eos_provider.preflight.findings import SINK, ConnectorFinding, passes, worst_first
+from airflow_eos_provider.preflight.findings import SINK, ConnectorFinding, worst_first
 
 Rule = Callable[[ConnectorFacts, Facts], Iterable[ConnectorFinding]]
 
@@ -48,7 +48,7 @@ def find(facts: Facts) -> list[ConnectorFinding]:
 def _of(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     rules = OF_ANY
     if connector.type == "sink":
-        yield passes(connector.name, SINK, "a sink connector: exactly-once source support changes nothing for it")
+        yield SINK.holds(connector.name, "a sink connector: exactly-once source support changes nothing for it")
     else:
         rules += OF_SOURCES if facts.mode.runs_exactly_once_tasks else BELOW_ENABLED
     for rule in rules:

@@ -11,15 +11,7 @@ from collections.abc import Callable, Iterator
 from airflow_eos_provider.connect.topics.internal_topics import TOPICS
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
-from airflow_eos_provider.preflight.findings import (
-    IGNORED,
-    INTERNAL_TOPICS,
-    PRODUCER,
-    ConnectorFinding,
-    Severity,
-    finding,
-    passes,
-)
+from airflow_eos_provider.preflight.findings import IGNORED, INTERNAL_TOPICS, PRODUCER, ConnectorFinding
 from airflow_eos_provider.preflight.settings import Reading, of_client
 
 #: Client and setting, and what the mode sets instead.
@@ -79,16 +71,7 @@ def internal_topics(facts: Facts) -> Iterator[ConnectorFinding]:
     for topic in map(facts.files.shared, TOPICS):
         if topic.problem:
             verdict = Verdict.FAIL if topic.differing else Verdict.INCONCLUSIVE
-            yield finding(
-                "",
-                INTERNAL_TOPICS.name,
-                Severity.BLOCKS,
-                verdict,
-                topic.problem,
-                "the same for all workers",
-                topic.remedy,
-                "the workers' files",
-            )
+            yield INTERNAL_TOPICS.finding("", verdict, topic.problem, topic.remedy)
 
 
 def producer(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
@@ -99,25 +82,20 @@ def producer(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindi
         given = of_client(connector.config, facts.files, "producer", name, default)
         unknown = unknown or given.unknown
         for one in given.known:
-            if bears(one):
-                continue
-            failed = True
-            yield finding(
-                connector.name,
-                PRODUCER.name,
-                Severity.BLOCKS,
-                Verdict.FAIL,
-                f"{one.origin}: a producer with transactions does not start with that",
-                f"{name}: {wanted}",
-                f"take {name} out of its configuration or the worker's file",
-                "its configuration and the workers' files",
-            )
+            if not bears(one):
+                failed = True
+                yield PRODUCER.finding(
+                    connector.name,
+                    Verdict.FAIL,
+                    f"{one.origin}: a producer with transactions does not start with that",
+                    f"take {name} out of its configuration or the worker's file",
+                    expected=f"{name}: {wanted}",
+                )
     if unknown:
-        yield finding(connector.name, PRODUCER.name, Severity.BLOCKS, Verdict.INCONCLUSIVE, unknown)
+        yield PRODUCER.finding(connector.name, Verdict.INCONCLUSIVE, unknown)
     elif not failed:
-        yield passes(connector.name, PRODUCER, "acks, retries and requests in flight allow transactions")
+        yield PRODUCER.holds(connector.name, "acks, retries and requests in flight allow transactions")
 
 
 def _ignored(connector: str, found: str, remedy: str) -> ConnectorFinding:
-    evidence = "its configuration" if connector else "the workers' files"
-    return finding(connector, IGNORED.name, Severity.INFORMS, Verdict.FAIL, found, "no such setting", remedy, evidence)
+    return IGNORED.finding(connector, Verdict.FAIL, found, remedy)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.connect.group import listed_groups
+from airflow_eos_provider.connect.group import PROTOCOL_TYPE, known_group, listed_groups
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, STATUS, read_worker_files
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, leaders
@@ -68,7 +68,7 @@ def look_at_groups(
         ids = {one.producer_id: one.transactional_id for one in client.list()}
         look = client.writing(_worth_asking(topics, described))
     known: dict[str, KnownGroup] = {}
-    for each in (*listed.connect, *described):
+    for each in (*(known_group(one) for one in listed if one.protocol_type == PROTOCOL_TYPE), *described):
         known[each.group_id] = known.get(each.group_id, each).with_more(each.connectors, each.topics)
     writers = _writers(look.producers, ids)
     read = dict(states)
@@ -81,7 +81,7 @@ def look_at_groups(
         known[group_id] = group
     return KafkaGroups(
         connect=tuple(group for _, group in sorted(known.items())),
-        types=listed.types,
+        types={one.group_id: one.protocol_type for one in listed},
         pipelines=pipelines_of(ids.values(), topics, {name for one in known.values() for name in one.topics}),
         writers=writers,
         states=read,

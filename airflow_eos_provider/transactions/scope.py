@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from airflow_eos_provider.connect.group import other_known_groups
+from airflow_eos_provider.connect.group import known_group, other_groups
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
@@ -61,7 +61,7 @@ class Scope:
 
     def others(self) -> tuple[KnownGroup, ...]:
         """The other Connect groups of the Kafka cluster, which may have an id that looks like this group's."""
-        return other_known_groups(self._session.kafka, self._session.cluster.group_id)
+        return tuple(map(known_group, other_groups(self._session.kafka, self._session.cluster.group_id)))
 
     def ids(self, wanted: Filter, state: ClusterState | None) -> list[KnownId]:
         """The transactional ids that are wanted. Errors as in :func:`known_ids`."""

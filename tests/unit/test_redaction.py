@@ -8,7 +8,7 @@ import pytest
 
 from airflow_eos_provider import redaction
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, worker_id_of
-from airflow_eos_provider.connect.rest_calls import Answer, statuses, validate
+from airflow_eos_provider.connect.rest import Answer, ConnectRest
 from airflow_eos_provider.errors import ConnectRestError, EosError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.redaction import holds_secret, is_secret, redact, remember, secrets_of
@@ -127,22 +127,26 @@ def test_what_only_stands_for_a_secret_is_no_value() -> None:
     assert found == ()
 
 
-def status_answer(trace: str, config: dict[str, str]) -> Answer:
+def answered(document: object, status: int = 200) -> ConnectRest:
+    """The client of a worker that says this."""
+    rest = ConnectRest("http://w:1", retry_seconds=0.0)
+    answer = Answer(rest.url, status, json.dumps(document).encode())
+    rest._send = lambda _: answer  # type: ignore[method-assign]
+    return rest
+
+
+def test_a_trace_loses_its_secrets_as_it_is_read() -> None:
+    trace = f"ConnectException: login as me/{CANARY} failed, password=another-{CANARY}-one"
     document = {
         "source": {
-            "info": {"name": "source", "config": config, "type": "source"},
+            "info": {"name": "source", "config": {"database.password": CANARY}, "type": "source"},
             "status": {
                 "connector": {"state": "FAILED", "worker_id": "w:1", "trace": trace},
                 "tasks": [{"id": 0, "state": "FAILED", "worker_id": "w:1", "trace": trace}],
             },
         }
     }
-    return Answer("http://w:1", 200, json.dumps(document).encode())
-
-
-def test_a_trace_loses_its_secrets_as_it_is_read() -> None:
-    trace = f"ConnectException: login as me/{CANARY} failed, password=another-{CANARY}-one"
-    found = statuses().read(status_answer(trace, {"database.password": CANARY}))["source"]
+    found = answered(document).statuses()["source"]
     assert found.trace == "ConnectException: login as me/*** failed, password=***"
     assert found.tasks[0].trace == found.trace
     assert found.config == {"database.password": CANARY}  # what is compared with stays whole
@@ -150,14 +154,12 @@ def test_a_trace_loses_its_secrets_as_it_is_read() -> None:
 
 def test_connects_own_message_loses_them_too() -> None:
     message = f"Connector configuration is invalid: Invalid value {CANARY} for configuration db.password: too short"
-    answer = Answer("http://w:1", 400, json.dumps({"error_code": 400, "message": message}).encode())
     with pytest.raises(ConnectRestError) as refused:
-        statuses().read(answer)
+        answered({"error_code": 400, "message": message}, 400).statuses()
     assert CANARY not in str(refused.value)
     assert "Invalid value *** for configuration db.password" in str(refused.value)
     errors = {"value": {"name": "db.password", "errors": [message]}}
-    body = json.dumps({"name": "x", "error_count": 1, "configs": [errors]}).encode()
-    assert CANARY not in str(validate("x", {}).read(Answer("http://w:1", 200, body)))
+    assert CANARY not in str(answered({"name": "x", "error_count": 1, "configs": [errors]}).validate("x", {}))
 
 
 def test_an_error_never_repeats_what_a_description_holds() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from airflow_eos_provider.connect.group import describe_group, other_known_groups
+from airflow_eos_provider.connect.group import describe_group, known_group, other_groups
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.session import ConnectSession
@@ -279,7 +279,7 @@ class InternalTopicsClient:
         foreign: dict[str, tuple[str, ...]] = {}
         group_id = self._session.cluster.group_id
         with self._or_not_checked("which other Connect groups there are"):
-            self._others = other_known_groups(self._session.kafka, group_id)
+            self._others = tuple(map(known_group, other_groups(self._session.kafka, group_id)))
             if self._others:
                 names = ", ".join(each.group_id for each in self._others)
                 self._not_checked.append(

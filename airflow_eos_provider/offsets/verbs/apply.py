@@ -14,7 +14,7 @@ from http import HTTPStatus
 
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.properties import trimmed
-from airflow_eos_provider.connect.rest_calls import TaskStatus
+from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.task_failures import name_failure
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState, read_cluster_state

@@ -147,7 +147,8 @@ class Observer:
     def neighbours(self) -> tuple[WorkerGroup, ...]:
         """The other Connect groups of the Kafka cluster; they are asked for twice a minute, for each is described."""
         if time.monotonic() - self._neighbours_at > NEIGHBOURS_SECONDS:
-            self._neighbours = other_groups(self.session.kafka, self.cluster.group_id, ANSWER_SECONDS)
+            others = other_groups(self.session.kafka, self.cluster.group_id, ANSWER_SECONDS)
+            self._neighbours = tuple(each for each in others if each.is_described)
             self._neighbours_at = time.monotonic()
         return self._neighbours
 

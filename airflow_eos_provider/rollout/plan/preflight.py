@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airflow_eos_provider.acls.check import AclReport
 from airflow_eos_provider.connect.cluster.managed import managed_workers
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
-from airflow_eos_provider.connect.group_bytes import EAGER, PROTOCOLS
+from airflow_eos_provider.connect.group import EAGER, PROTOCOLS
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError

@@ -14,14 +14,15 @@ from airflow_eos_provider.dag_factories import upgrade_dag
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.operators.connect_preflight import FINDINGS_IN_XCOM, ConnectorFindingsOperator
 from airflow_eos_provider.preflight.findings import ConnectorFinding, Severity
-from airflow_eos_provider.preflight.findings import finding as finding_of
 from airflow_eos_provider.preflight.report import Report
 
 CONTEXT: Any = SimpleNamespace()
 
 
 def finding(number: int, severity: Severity = Severity.BLOCKS, verdict: Verdict = Verdict.FAIL) -> ConnectorFinding:
-    return finding_of(f"c{number}", "producer", severity, verdict, f"found {number}", "all", "take it out")
+    return ConnectorFinding(
+        f"c{number}", verdict, f"found {number}", "all", "take it out", "producer", severity=severity
+    )
 
 
 def task(monkeypatch: pytest.MonkeyPatch, *findings: ConnectorFinding, begun: bool = False, **arguments: Any) -> Any:
@@ -72,7 +73,7 @@ def test_where_exactly_once_has_begun_only_a_task_that_says_so_fails(monkeypatch
 
 def test_the_xcom_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [
-        finding_of(f"c{number}", "readers", Severity.WARNS, Verdict.FAIL, "x" * 5_000, "", "y" * 5_000)
+        ConnectorFinding(f"c{number}", Verdict.FAIL, "x" * 5_000, "", "y" * 5_000, "readers", severity=Severity.WARNS)
         for number in range(1_000)
     ]
     document = task(monkeypatch, *many).execute(CONTEXT)

@@ -15,10 +15,11 @@ from airflow_eos_provider.connect.group import (
     Placement,
     UndecodableError,
     WorkerGroup,
+    decode_assignment,
+    decode_metadata,
     describe_group,
     worker_group,
 )
-from airflow_eos_provider.connect.group_bytes import decode_assignment, decode_metadata
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
@@ -67,7 +68,7 @@ def group(protocol: str, *members: tuple[bytes, bytes], state: str = "Stable") -
         for n, (said, assigned) in enumerate(members, start=1)
     ]
     return worker_group(
-        SimpleNamespace(id="g", state=state, protocol=protocol, protocol_type="connect", members=described)
+        SimpleNamespace(id="g", state=state, protocol=protocol, protocol_type="connect", members=described, error=None)
     )
 
 

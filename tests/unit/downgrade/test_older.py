@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.rest_calls import TaskStatus
+from airflow_eos_provider.connect.rest import ConnectorStatus, TaskStatus
 from airflow_eos_provider.downgrade.older import (
     DowngradeLook,
     Effect,

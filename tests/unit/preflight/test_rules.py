@@ -11,8 +11,7 @@ import pytest
 from airflow_eos_provider.connect.cluster.other_kafka import ClientAddresses
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import NOT_ENABLED
-from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.rest_calls import NO_WORDS
+from airflow_eos_provider.connect.rest import NO_WORDS, ConnectorStatus
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.facts import (
     BrokerFacts,
@@ -23,7 +22,7 @@ from airflow_eos_provider.preflight.facts import (
     WorkerAnswer,
     WorkerFiles,
 )
-from airflow_eos_provider.preflight.findings import KINDS, STOPS_TASKS, ConnectorFinding, Severity, finding, worst_first
+from airflow_eos_provider.preflight.findings import KINDS, STOPS_TASKS, ConnectorFinding, Severity, worst_first
 from airflow_eos_provider.preflight.look import of_connector, targets
 from airflow_eos_provider.preflight.report import Report
 from airflow_eos_provider.preflight.rules import find
@@ -437,7 +436,7 @@ def test_the_topics_of_a_connector_come_from_connect_and_from_what_is_plain() ->
 
 
 def one(severity: Severity, verdict: Verdict, connector: str = "a", kind: str = "support") -> ConnectorFinding:
-    return finding(connector, kind, severity, verdict, "found")
+    return ConnectorFinding(connector, verdict, "found", kind=kind, severity=severity)
 
 
 def test_what_blocks_outweighs_what_may_block_and_the_rest_does_not_count() -> None:

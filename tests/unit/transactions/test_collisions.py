@@ -110,9 +110,9 @@ def test_tasks_of_the_group_that_kafka_ships_are_not_taken_for_leaders_of_groups
     )
     kafka: Any = SimpleNamespace(admin=lambda: nullcontext(), transactions=lambda: nullcontext(client))
     own = group("connect-cluster", "a", "b")
-    monkeypatch.setattr(groups, "listed_groups", lambda _: SimpleNamespace(connect=(own,), types={}))
+    monkeypatch.setattr(groups, "listed_groups", lambda _: ())
     monkeypatch.setattr(groups, "hidden_groups", lambda _: "")
-    found = look_at_groups(kafka, {"data": 1}, [], {})
+    found = look_at_groups(kafka, {"data": 1}, [own], {})
     assert (found.connect, find_collisions(found)) == ((own,), ())
     assert with_leaders([], own, ids) == []
     theirs = owner_of("connect-cluster-a-0", "connect-cluster", {"a"}, with_leaders([], own, ids))

@@ -10,7 +10,7 @@ import pytest
 from airflow_eos_provider.changes.topics.look import InternalTopicsClient
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.cluster.other_kafka import OtherKafka
-from airflow_eos_provider.connect.rest_calls import ConnectorStatus
+from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.topic_checks import FoundTopic
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from airflow_eos_provider.connect.group import connect_groups
+from airflow_eos_provider.connect.group import listed_groups
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka.admin.consumer_groups import committed_offsets, consumer_groups, described_groups
 from airflow_eos_provider.kafka.clients import QuietAdmin
@@ -26,7 +26,9 @@ MOVING = [LOADS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATO
 
 
 def a_group(name: str) -> Any:
-    return SimpleNamespace(id=name, group_id=name, protocol_type="connect", error=None)
+    return SimpleNamespace(
+        id=name, group_id=name, state="Stable", protocol="sessioned", protocol_type="connect", members=[], error=None
+    )
 
 
 class Coordinators:
@@ -98,21 +100,21 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[QuietAdmin
 @pytest.mark.parametrize("code", MOVING)
 def test_groups_are_listed_once_every_broker_has_loaded_its_own(answering: Any, code: int) -> None:
     _, brokers = answering(listing=[code, code])
-    assert connect_groups(SETTINGS) == ("a", "b")
+    assert [group.group_id for group in listed_groups(SETTINGS)] == ["a", "b"]
     assert brokers.asked == ["listing"] * 3
 
 
 def test_a_broker_that_does_not_come_to_an_end_of_loading_is_named_as_that(answering: Any) -> None:
     _, brokers = answering(listing=[LOADS] * 1_000)
     with pytest.raises(UnreachableError, match=r"does not list its groups.*[Cc]oordinator load in progress"):
-        connect_groups(SETTINGS, timeout_seconds=3.0)
+        listed_groups(SETTINGS, timeout_seconds=3.0)
     assert 5 < len(brokers.asked) < 50
 
 
 def test_what_is_refused_is_not_asked_for_again(answering: Any) -> None:
     _, brokers = answering(listing=[REFUSED])
     with pytest.raises(ConfigurationError):
-        connect_groups(SETTINGS)
+        listed_groups(SETTINGS)
     assert brokers.asked == ["listing"]
 
 

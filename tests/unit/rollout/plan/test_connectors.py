@@ -9,7 +9,6 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.findings import ConnectorFinding, Severity
-from airflow_eos_provider.preflight.findings import finding as finding_of
 from airflow_eos_provider.preflight.report import Report
 from airflow_eos_provider.rollout.plan.connectors import SHOWN, ConnectorNotes, stops_no_task
 from airflow_eos_provider.rollout.plan.plan import Plan
@@ -18,7 +17,7 @@ from tests.unit.rollout.conftest import Cluster
 
 
 def finding(name: str, kind: str = "producer", severity: Severity = Severity.BLOCKS) -> ConnectorFinding:
-    return finding_of(name, kind, severity, Verdict.FAIL, f"{name} has acks=1", "all", "take it out")
+    return ConnectorFinding(name, Verdict.FAIL, f"{name} has acks=1", "all", "take it out", kind, severity=severity)
 
 
 def report(*findings: ConnectorFinding, running: frozenset[str] = frozenset({"a"})) -> Report:
