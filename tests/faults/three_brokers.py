@@ -56,16 +56,15 @@ class Brokers:
         os.kill(process.pid, signal.SIGCONT)
 
     def leader(self, topic: str, partition: int) -> int:
-        """Who leads a partition now; -1 for nobody."""
+        """Who leads a partition now, once anybody does; a broker hears of that a moment after the controller."""
         found: dict[int, Any] = {}
 
-        def is_known() -> bool:  # a broker hears of a new topic a moment after the controller
+        def is_led() -> bool:
             found.update(self.admin.list_topics(topic, timeout=180).topics[topic].partitions)
-            return partition in found
+            return partition in found and found[partition].leader > 0
 
-        until(is_known, f"{topic}-{partition} to be known", seconds=60)
-        leader = int(found[partition].leader)
-        return leader - 1 if leader > 0 else -1
+        until(is_led, f"{topic}-{partition} to have a leader", seconds=60)
+        return int(found[partition].leader) - 1
 
     def coordinator(self, transactional_id: str) -> int:
         """Who coordinates a transactional id: the leader of its partition of the transaction log."""
