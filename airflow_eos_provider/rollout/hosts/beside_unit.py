@@ -26,14 +26,10 @@ _LOGIN_UNITS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to start a command.
+    """One way to start a command."""
 
-    :param command: the command, with what it is started by.
-    :param warning: in words, what this way does not protect from; empty if nothing.
-    """
-
-    command: tuple[str, ...]
-    warning: str = ""
+    command: tuple[str, ...]  #: the command, with what it is started by
+    warning: str = ""  #: in words, what this way does not protect from; empty if nothing
 
 
 def unit_of(cgroups: Iterable[str]) -> str | None:

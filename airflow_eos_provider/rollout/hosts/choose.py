@@ -35,19 +35,13 @@ SERVICES: Mapping[type, ServiceFactory] = {
 
 
 def host_of(worker: WorkerDescription) -> Host:
-    """The host of a worker.
-
-    :raises ConfigurationError: its kind is none that is known.
-    """
+    """The host of a worker."""
     machine = machine_of(worker.machine)
     return ServicedHost(worker, machine, service_of(machine, worker))
 
 
 def service_of(machine: Machine, worker: WorkerDescription) -> Service:
-    """Who owns a worker's process.
-
-    :raises ConfigurationError: its kind is none that is known.
-    """
+    """Who owns a worker's process."""
     if worker.is_url_only or (worker.is_elsewhere and worker.service is None and not worker.start):
         return UndescribedService(machine, worker)
     kind = type(worker.service)

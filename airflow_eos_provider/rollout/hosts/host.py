@@ -44,36 +44,27 @@ class RestartPendingError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class RestartRequest:
-    """A restart that is asked for.
+    """A restart that is asked for."""
 
-    :param stop_grace_seconds: how long the worker may take to stop by itself before it is killed.
-    :param on_event: receives what happens; of an act that another controller has begun, all that has happened.
-    :param permit: see :data:`Permit`.
-    :param rollout: the rollout that asks; empty if none does.
-    :param replaces: start token of what is to be replaced, as that rollout has announced it.
-    :param config_sha256: of the file that the worker is started with; its host fills it in.
-    :param changed_at: when that file was last changed, seconds since the epoch, by its machine's clock: a process that
-        was started later has read it. Its host fills it in.
-    """
-
+    #: how long the worker may take to stop by itself before it is killed.
     stop_grace_seconds: float = STOP_GRACE_SECONDS
+    #: receives what happens; of an act that another controller has begun, all that has happened.
     on_event: OnEvent = lambda _event: None
-    permit: Permit = lambda _act: None
-    rollout: str = ""
-    replaces: str = ""
-    config_sha256: str = ""
+    permit: Permit = lambda _act: None  #: see :data:`Permit`
+    rollout: str = ""  #: the rollout that asks; empty if none does
+    replaces: str = ""  #: start token of what is to be replaced, as that rollout has announced it
+    config_sha256: str = ""  #: of the file that the worker is started with; its host fills it in
+    #: when that file was last changed, seconds since the epoch, by its machine's clock: a process that was started
+    #: later has read it. Its host fills it in.
     changed_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What one write changes.
+    """What one write changes."""
 
-    :param name: the same for two workers if and only if one write changes the settings of both; empty if the
-        description has none.
-    :param kind: the noun for it.
-    """
-
+    #: the same for two workers if and only if one write changes the settings of both; empty if the description has
+    #: none.
     name: str
     kind: str = "file"
 
@@ -83,66 +74,47 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a worker may not be touched from here, or does not answer.
+    """Why a worker may not be touched from here, or does not answer."""
 
-    :param act: what it stands against: a ``restart``, a ``change`` of its settings, or an ``answer`` of its REST API.
-    :param what: what was found.
-    :param remedy: what to do about it.
-    :param of_next_start: whether it stands against the next restart only, and says nothing against what runs now.
-    """
-
+    #: what it stands against: a ``restart``, a ``change`` of its settings, or an ``answer`` of its REST API.
     act: Literal["restart", "change", "answer"]
-    what: str
-    remedy: str
+    what: str  #: what was found
+    remedy: str  #: what to do about it
+    #: whether it stands against the next restart only, and says nothing against what runs now.
     of_next_start: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What a host reports of one worker at one moment.
-
-    :param edit: what has to be written to change the worker's settings.
-    :param digest: SHA-256 of what the edit holds now; None if it cannot be read.
-    :param properties: the worker's properties, never shown: they may hold secrets.
-    :param declared: the mode that they say.
-    :param running: the mode that the worker printed at its start, and whether it runs.
-    :param is_running: whether a process of the worker was found; False proves nothing, see :attr:`Running.alive`.
-    :param started_at: its start, seconds since the epoch; None while it is stopped.
-    :param start_token: names this start.
-    :param runs_as: in words, what runs, such as ``pid 4711``; empty while it is stopped.
-    :param details: what else its host knows it by, for display alone.
-    :param problem: in words, why this worker cannot be rolled: what its description lacks, or that its machine is not
-        reached; None if nothing.
-    :param problem_remedy: what to do about that; empty where the description has to be corrected.
-    :param obstacles: why it may not be restarted, or its settings not be changed, from here, or why it is silent.
-    :param restart: in words, a restart of it that is under way; None if none is.
-    :param restarted: the moments of the restart that has started what runs, where no controller has reported it yet.
-    :param launch: what a restart of it executes.
-    :param how_to_start: in words, how it is started again where it has ended.
-    :param log: where its log is to be read; empty if that is not known.
-    :param mode_remedy: what, on its host, would let its mode be proven; empty if nothing is missing.
-    """
+    """What a host reports of one worker at one moment."""
 
     worker_id: str
-    edit: Edit
-    digest: str | None
-    declared: Declared
-    running: Running
+    edit: Edit  #: what has to be written to change the worker's settings
+    digest: str | None  #: SHA-256 of what the edit holds now; None if it cannot be read
+    declared: Declared  #: the mode that they say
+    running: Running  #: the mode that the worker printed at its start, and whether it runs
+    #: the worker's properties, never shown: they may hold secrets.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: whether a process of the worker was found; False proves nothing, see :attr:`Running.alive`.
     is_running: bool = False
-    started_at: float | None = None
-    start_token: StartToken = NOT_RUNNING
-    runs_as: str = ""
-    details: Mapping[str, object] = field(default_factory=dict)
+    started_at: float | None = None  #: its start, seconds since the epoch; None while it is stopped
+    start_token: StartToken = NOT_RUNNING  #: names this start
+    runs_as: str = ""  #: in words, what runs, such as ``pid 4711``; empty while it is stopped
+    details: Mapping[str, object] = field(default_factory=dict)  #: what else its host knows it by, for display alone
+    #: in words, why this worker cannot be rolled: what its description lacks, or that its machine is not reached; None
+    #: if nothing.
     problem: str | None = None
-    problem_remedy: str = ""
+    problem_remedy: str = ""  #: what to do about that; empty where the description has to be corrected
+    #: why it may not be restarted, or its settings not be changed, from here, or why it is silent.
     obstacles: tuple[Obstacle, ...] = ()
-    restart: str | None = None
+    restart: str | None = None  #: in words, a restart of it that is under way; None if none is
+    #: the moments of the restart that has started what runs, where no controller has reported it yet.
     restarted: tuple[RestartEvent, ...] = ()
+    #: what a restart of it executes.
     launch: Launch = Launch()  # noqa: RUF009 (frozen)
-    how_to_start: str = ""
-    log: str = ""
-    mode_remedy: str = ""
+    how_to_start: str = ""  #: in words, how it is started again where it has ended
+    log: str = ""  #: where its log is to be read; empty if that is not known
+    mode_remedy: str = ""  #: what, on its host, would let its mode be proven; empty if nothing is missing
 
     def obstacles_to(self, act: Literal["restart", "change", "answer"]) -> tuple[Obstacle, ...]:
         return tuple(obstacle for obstacle in self.obstacles if obstacle.act == act)
@@ -164,49 +136,32 @@ class Host(Protocol):
         ...
 
     def unseen(self, why: str) -> HostFacts:
-        """What can be said of the worker without looking at its host.
-
-        :param why: in words, why the host does not look.
-        """
+        """What can be said of the worker without looking at its host; ``why`` says in words why nobody looks."""
         ...
 
     def digest_with(self, properties: Mapping[str, str | None]) -> str:
-        """SHA-256 that the edit would have with these properties set; None stands for taken away.
-
-        :raises ConfigurationError: it cannot be read or cannot be edited.
-        """
+        """SHA-256 that the edit would have with these properties set; None stands for taken away."""
         ...
 
     def edit(self, properties: Mapping[str, str | None], *, expect: str) -> str:
-        """Set properties, and keep what was there before for :meth:`restore`.
+        """Set properties (None takes one away), keep what was there before for :meth:`restore`, return the new digest.
 
-        :param properties: their values; None takes a property away.
-        :param expect: digest of what is edited, as it was planned.
-        :returns: its digest as it is now.
-        :raises PlanMovedError: it is not as it was planned.
-        :raises EosError: it cannot be changed, and is as it was.
+        Refuses with a ``PlanMovedError`` what does not have the expected digest. Any error leaves it as it was.
         """
         ...
 
     def restore(self, *, expect: str, original: str) -> None:
-        """Put back what was there before :meth:`edit`. Nothing happens if it is so already.
+        """Put back what was there before :meth:`edit`, with the digest ``original``. Nothing happens if it is so already.
 
-        :param expect: digest of what was written.
-        :param original: digest of what shall be there again.
-        :raises PlanMovedError: it was edited since.
-        :raises EosError: what was there before is gone, or cannot be written.
+        Refuses with a ``PlanMovedError`` what was edited since it had the digest ``expect``.
         """
         ...
 
     def restart(self, request: RestartRequest = RestartRequest()) -> None:
         """Stop the worker, if it runs, and start it: one act, which ends without this process.
 
-        An act of this very rollout that another controller has begun is waited for and reported, not done again.
-
-        :raises ConfigurationError: the worker cannot be started; found out before anything is stopped.
-        :raises RefusedError: it is not this worker's alone, or it could not be stopped.
-        :raises NotRestartedError: it is refused for a reason that is not the worker's; nothing was stopped.
-        :raises RestartPendingError: it is not over in time, and goes on without this process.
-        :raises WorkerStartError: it ended at once.
+        An act of this very rollout that another controller has begun is waited for and reported, not done again. A
+        ``ConfigurationError`` or ``NotRestartedError`` comes before anything is stopped, a ``RestartPendingError`` while
+        the act goes on, and a ``WorkerStartError`` if the worker ended at once.
         """
         ...

@@ -23,17 +23,12 @@ _WORD_LENGTH = 72
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What is executed to start a worker.
+    """What is executed to start a worker."""
 
-    :param words: the command, secrets withheld.
-    :param cwd: the folder in which it runs; empty for the caller's.
-    :param variables: names of the variables that it is given.
-    :param digest: of command, folder and variables with their values; equal for equal ones, and tells none of them.
-    """
-
-    words: tuple[str, ...] = ()
-    cwd: str = ""
-    variables: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  #: the command, secrets withheld
+    cwd: str = ""  #: the folder in which it runs; empty for the caller's
+    variables: tuple[str, ...] = ()  #: names of the variables that it is given
+    #: of command, folder and variables with their values; equal for equal ones, and tells none of them.
     digest: str = ""
 
     def __str__(self) -> str:

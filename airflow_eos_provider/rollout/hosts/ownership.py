@@ -58,24 +58,17 @@ _PORT_SETTINGS = ("rest.advertised.port", "rest.port")
 
 @dataclass(frozen=True, slots=True)
 class ProcessView:
-    """What is to be known of one process to tell whose it is.
-
-    :param name: name of its program, as the kernel has it (``comm``).
-    :param uid: its effective user.
-    :param session: its session; the pid of the process that began it.
-    :param cgroups: paths of its control groups.
-    :param namespaces: ``pid`` and ``mnt``; one that may not be read is missing.
-    :param user: the user's name, on its machine; empty for what this machine calls it.
-    """
+    """What is to be known of one process to tell whose it is."""
 
     pid: int
-    name: str
-    uid: int
+    name: str  #: name of its program, as the kernel has it (``comm``)
+    uid: int  #: its effective user
     parent: int
-    session: int
-    cgroups: tuple[str, ...] = ()
+    session: int  #: its session; the pid of the process that began it
+    cgroups: tuple[str, ...] = ()  #: paths of its control groups
+    #: ``pid`` and ``mnt``; one that may not be read is missing.
     namespaces: Mapping[str, str] = field(default_factory=dict)
-    user: str = ""
+    user: str = ""  #: the user's name, on its machine; empty for what this machine calls it
 
     @property
     def unit(self) -> str | None:

@@ -61,46 +61,28 @@ _MOMENT = re.compile(r"\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class MachineProbe:
-    """What a machine says of itself to a login.
+    """What a machine says of itself to a login."""
 
-    :param user: who is logged in there.
-    :param system: kernel and its release.
-    :param clock_ahead: seconds that its clock is ahead of this machine's.
-    :param clock_error: by how much that may be wrong, seconds: half of the time that the answer took.
-    :param missing: tools of :data:`TOOLS` that are not there.
-    :param coreutils: what ``stat --version`` says; empty if it is not GNU's.
-    :param session: the scope of logind's session in which a command of this login runs; empty if it is in none.
-    :param kills: ``KillUserProcesses`` of its logind, ``yes`` or ``no``; empty where there is none.
-    :param spared: users whose processes logind leaves (``KillExcludeUsers``).
-    """
-
-    user: str
-    system: str = ""
-    clock_ahead: float = 0.0
-    clock_error: float = 0.0
-    missing: tuple[str, ...] = ()
-    coreutils: str = ""
-    session: str = ""
-    kills: str = ""
-    spared: tuple[str, ...] = ()
+    user: str  #: who is logged in there
+    system: str = ""  #: kernel and its release
+    clock_ahead: float = 0.0  #: seconds that its clock is ahead of this machine's
+    clock_error: float = 0.0  #: by how much that may be wrong, seconds: half of the time that the answer took
+    missing: tuple[str, ...] = ()  #: tools of :data:`TOOLS` that are not there
+    coreutils: str = ""  #: what ``stat --version`` says; empty if it is not GNU's
+    session: str = ""  #: the scope of logind's session in which a command of this login runs; empty if it is in none
+    kills: str = ""  #: ``KillUserProcesses`` of its logind, ``yes`` or ``no``; empty where there is none
+    spared: tuple[str, ...] = ()  #: users whose processes logind leaves (``KillExcludeUsers``)
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What was found of one worker.
-
-    :param worker_id: its name.
-    :param machine: its machine's name; empty for this one.
-    :param kind: in words, who owns its process.
-    :param checks: one answer per check.
-    :param reached: whether its machine has answered at all.
-    """
+    """What was found of one worker."""
 
     worker_id: str
-    machine: str
-    kind: str
-    checks: tuple[Check, ...]
-    reached: bool = True
+    machine: str  #: its machine's name; empty for this one
+    kind: str  #: in words, who owns its process
+    checks: tuple[Check, ...]  #: one answer per check
+    reached: bool = True  #: whether its machine has answered at all
 
     @property
     def verdict(self) -> Verdict:
@@ -118,11 +100,7 @@ class Readiness:
 
 
 def probe(machine: Machine) -> MachineProbe:
-    """Ask a machine about itself.
-
-    :raises MachineLostError: it cannot be reached.
-    :raises ConfigurationError: the login is refused, or the host key is not the known one.
-    """
+    """Ask a machine about itself."""
     begun, clock = time.time(), time.monotonic()
     answer = machine.run(["sh", "-s", "--", *TOOLS], stdin=PROBE.encode())
     took = time.monotonic() - clock
@@ -266,10 +244,7 @@ def check_all(
     *,
     seconds: float = WORKER_SECONDS,
 ) -> tuple[Readiness, ...]:
-    """Check workers side by side; a machine that hangs holds up no other.
-
-    :returns: one for each worker, in their order.
-    """
+    """Check workers side by side; a machine that hangs holds up no other."""
     deadline = time.monotonic() + seconds
     pool = ThreadPoolExecutor(max_workers=len(workers), thread_name_prefix="check")
     found: dict[str, Readiness] = {}
@@ -299,11 +274,7 @@ def _unreached(worker: WorkerDescription, check: Check) -> Readiness:
 
 
 def check_worker(worker: WorkerDescription) -> Readiness:
-    """Check one worker: its machine, its host, what goes through sudo.
-
-    :raises MachineLostError: its machine cannot be reached.
-    :raises ConfigurationError: the login is refused, the host key is not the known one, or the description is wrong.
-    """
+    """Check one worker: its machine, its host, what goes through sudo."""
     machine = machine_of(worker.machine)
     name = in_words(machine)
     found = probe(machine)
@@ -319,10 +290,7 @@ def check_worker(worker: WorkerDescription) -> Readiness:
 
 
 def of_polkit(worker: WorkerDescription, user: str, facts: HostFacts) -> tuple[Check, ...]:
-    """Whether polkit's rules let a login restart a unit. It answers that for one unit to root alone (pkcheck(1)).
-
-    :returns: none where polkit is not asked in a roll, or where something is known to stand against the restart.
-    """
+    """Whether polkit's rules let a login restart a unit. It answers that for one unit to root alone (pkcheck(1))."""
     by_sudo = worker.uses_sudo_for("service")
     if not isinstance(worker.service, SystemdUnit) or by_sudo or user == ROOT or facts.obstacles_to("restart"):
         return ()

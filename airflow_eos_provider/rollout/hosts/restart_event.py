@@ -16,16 +16,11 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestartEvent:
-    """What has happened.
+    """What has happened."""
 
-    :param words: to be read by people.
-    :param moment: which moment that is; None for any other event.
-    :param at: when that was, seconds since the epoch, by this machine's clock.
-    """
-
-    words: str
-    moment: Moment | None = None
-    at: float = 0.0
+    words: str  #: to be read by people
+    moment: Moment | None = None  #: which moment that is; None for any other event
+    at: float = 0.0  #: when that was, seconds since the epoch, by this machine's clock
 
     def __str__(self) -> str:
         return self.words

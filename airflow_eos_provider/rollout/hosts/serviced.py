@@ -42,27 +42,17 @@ from airflow_eos_provider.rollout.hosts.service.started import StartedService
 
 @dataclass(frozen=True, slots=True)
 class _FileLook:
-    """What was found of the worker's file.
-
-    :param properties: None if it cannot be read, or is none.
-    :param problem: why not.
-    :param remedy: what to do about that.
-    """
+    """What was found of the worker's file."""
 
     content: FileContent | None = None
-    properties: Mapping[str, str] | None = None
-    problem: str | None = None
-    remedy: str = ""
+    properties: Mapping[str, str] | None = None  #: None if it cannot be read, or is none
+    problem: str | None = None  #: why not
+    remedy: str = ""  #: what to do about that
     obstacles: tuple[Obstacle, ...] = ()
 
 
 class ServicedHost:
-    """One worker that a service owns; a :class:`~airflow_eos_provider.rollout.hosts.host.Host`.
-
-    :param worker: its description.
-    :param machine: where it runs.
-    :param service: who owns its process.
-    """
+    """One worker that a service owns; a :class:`~airflow_eos_provider.rollout.hosts.host.Host`."""
 
     def __init__(self, worker: WorkerDescription, machine: Machine, service: Service) -> None:
         self._worker = worker
@@ -169,10 +159,7 @@ class ServicedHost:
         return self._file
 
     def _look_at_file(self) -> _FileLook:
-        """The file as it is now.
-
-        :raises MachineLostError: its machine cannot be reached.
-        """
+        """The file as it is now."""
         if self._file is None:
             return _FileLook(problem="it has no 'config'")
         try:
@@ -210,10 +197,7 @@ class ServicedHost:
         )
 
     def _startup_of(self, process: Process, service: ServiceFacts) -> StartupLog:
-        """What the process printed at its start. It prints it once, so an answer holds for as long as it lives.
-
-        :raises MachineLostError: its machine cannot be reached.
-        """
+        """What the process printed at its start. It prints it once, so an answer holds for as long as it lives."""
         if self._worker.log is None:
             return self._service.startup(service)
         if self._startup is not None and self._startup[0] == service.token:
@@ -288,10 +272,7 @@ class ServicedHost:
                 )
 
     def _refuse(self, properties: Mapping[str, str | None], error: ConfigurationError) -> NoReturn:
-        """Raise the refusal of an edit, with what sets the variables that the file's values come from.
-
-        :raises ConfigurationError: always.
-        """
+        """Raise the refusal of an edit, with what sets the variables that the file's values come from."""
         now = read(self._described_file.read().data)
         keys = [reference.key for name in properties for reference in references(now.get(name, ""))]
         sources = self._service.look().variable_sources if keys else {}

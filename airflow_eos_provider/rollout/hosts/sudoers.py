@@ -28,23 +28,16 @@ ROOT = "root"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Commands that a roll of one worker runs through sudo.
+    """Commands that a roll of one worker runs through sudo."""
 
-    :param worker_id: the worker.
-    :param what_for: in words, what they do.
-    """
-
-    worker_id: str
-    what_for: str
+    worker_id: str  #: the worker
+    what_for: str  #: in words, what they do
     commands: tuple[Command, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Lines of a sudoers file that serve one purpose.
-
-    :param what_for: that purpose, with the worker.
-    """
+    """Lines of a sudoers file that serve one purpose."""
 
     what_for: str
     lines: tuple[str, ...]
@@ -52,18 +45,12 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class SudoersFile:
-    """What one machine has to allow one login.
+    """What one machine has to allow one login."""
 
-    :param machine: the machine's name; empty for this one.
-    :param login: who logs in there.
-    :param sections: lines by what they are for; empty if nothing goes through sudo there.
-    :param remarks: what was assumed, or could not be granted.
-    """
-
-    machine: str
-    login: str
-    sections: tuple[Section, ...]
-    remarks: tuple[str, ...] = ()
+    machine: str  #: the machine's name; empty for this one
+    login: str  #: who logs in there
+    sections: tuple[Section, ...]  #: lines by what they are for; empty if nothing goes through sudo there
+    remarks: tuple[str, ...] = ()  #: what was assumed, or could not be granted
 
     def text(self) -> str:
         """The file, each line behind a word on what it is for."""
@@ -108,12 +95,7 @@ def needs_sudo(worker: WorkerDescription) -> bool:
 
 
 def grants_of(worker: WorkerDescription, machine: Machine) -> tuple[Grant, ...]:
-    """What a roll of a worker runs through sudo, as its machine has its files now.
-
-    :raises MachineLostError: the machine cannot be reached.
-    :raises RefusedError: another user could misuse these rights.
-    :raises ConfigurationError: a folder cannot be seen, or the login is refused.
-    """
+    """What a roll of a worker runs through sudo, as its machine has its files now."""
     grants = []
     if worker.uses_sudo_for("file") and worker.config is not None:
         file = PropertiesFile(machine, PurePosixPath(worker.config), sudo=True)
@@ -137,10 +119,7 @@ def _of_service(worker: WorkerDescription, machine: Machine) -> list[Grant]:
 
 
 def sudoers_of(workers: Sequence[WorkerDescription]) -> tuple[SudoersFile, ...]:
-    """A sudoers file for each machine and login of these workers, machines side by side.
-
-    :returns: none for workers of which nothing goes through sudo.
-    """
+    """A sudoers file for each machine and login of these workers, machines side by side."""
     groups: dict[MachineDescription, list[WorkerDescription]] = {}
     for worker in workers:
         if needs_sudo(worker) and worker.machine is not None:

@@ -11,11 +11,7 @@ from airflow_eos_provider.rollout.hosts.machine.properties_file import Propertie
 
 
 def read_properties_file(worker: WorkerDescription) -> bytes:
-    """The bytes of a worker's properties file as they are now; they may hold secrets.
-
-    :raises ConfigurationError: its description names none, or it cannot be read.
-    :raises MachineLostError: its machine cannot be reached.
-    """
+    """The bytes of a worker's properties file as they are now; they may hold secrets."""
     if worker.config is None:
         raise ConfigurationError(f"The description of {worker.worker_id} names no file.")
     sudo = worker.uses_sudo_for("file")

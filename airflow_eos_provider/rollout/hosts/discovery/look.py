@@ -102,58 +102,41 @@ say end .
 
 @dataclass(frozen=True, slots=True)
 class SeenParent:
-    """A process above a worker's, on its machine.
-
-    :param name: name of its program, as the kernel has it.
-    :param cwd: its working folder; empty if that may not be seen.
-    """
+    """A process above a worker's, on its machine."""
 
     pid: int
-    name: str
-    cwd: str = ""
+    name: str  #: name of its program, as the kernel has it
+    cwd: str = ""  #: its working folder; empty if that may not be seen
     command: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenProcess:
-    """A process that may be a worker, as its machine shows it to the login.
-
-    :param owner: its user.
-    :param cwd: its working folder; None if that may not be seen.
-    :param cgroups: paths of its control groups.
-    :param written: files that it has open for writing; None if they may not be seen.
-    :param output: the file that its standard output goes to; empty for a pipe, a socket or a terminal.
-    :param sockets: inodes of its sockets.
-    :param variables: names of the variables that Kafka's start scripts look at; None if they may not be seen.
-    :param supervised: ``SUPERVISOR_PROCESS_NAME`` and ``SUPERVISOR_GROUP_NAME``, which supervisord sets.
-    :param parents: what is above it, the nearest first; without pid 1.
-    :param unit: what systemd says of the service that it runs in; empty if it runs in none.
-    :param config: its properties file; empty if none is named, or only from a folder that may not be seen.
-    :param config_owner: that file's user; empty if it may not be seen.
-    :param settings: what that file says of the worker's group and listeners; None if it may not be read.
-    :param started_in: logs that hold printed settings of a worker.
-    :param parent_logs: such logs that its parent writes, as a supervisor does for what it runs.
-    :param pid_files: ``*.pid`` in its folder or beside its file, which hold its pid or that of what started it.
-    """
+    """A process that may be a worker, as its machine shows it to the login."""
 
     pid: int
     command: tuple[str, ...] = field(repr=False)
     name: str = ""
     owner: str = ""
-    cwd: str | None = None
-    cgroups: tuple[str, ...] = ()
-    written: tuple[str, ...] | None = None
-    output: str = ""
-    sockets: frozenset[int] = frozenset()
+    cwd: str | None = None  #: its working folder; None if that may not be seen
+    cgroups: tuple[str, ...] = ()  #: paths of its control groups
+    written: tuple[str, ...] | None = None  #: files that it has open for writing; None if they may not be seen
+    output: str = ""  #: the file that its standard output goes to; empty for a pipe, a socket or a terminal
+    sockets: frozenset[int] = frozenset()  #: inodes of its sockets
+    #: names of the variables that Kafka's start scripts look at; None if they may not be seen.
     variables: tuple[str, ...] | None = None
+    #: ``SUPERVISOR_PROCESS_NAME`` and ``SUPERVISOR_GROUP_NAME``, which supervisord sets.
     supervised: Mapping[str, str] = field(default_factory=dict)
-    parents: tuple[SeenParent, ...] = ()
+    parents: tuple[SeenParent, ...] = ()  #: what is above it, the nearest first; without pid 1
+    #: what systemd says of the service that it runs in; empty if it runs in none.
     unit: Mapping[str, str] = field(default_factory=dict)
-    config: str = ""
-    config_owner: str = ""
+    config: str = ""  #: its properties file; empty if none is named, or only from a folder that may not be seen
+    config_owner: str = ""  #: that file's user; empty if it may not be seen
+    #: what that file says of the worker's group and listeners; None if it may not be read.
     settings: Mapping[str, str] | None = None
-    started_in: tuple[str, ...] = ()
-    parent_logs: tuple[str, ...] = ()
+    started_in: tuple[str, ...] = ()  #: logs that hold printed settings of a worker
+    parent_logs: tuple[str, ...] = ()  #: such logs that its parent writes, as a supervisor does for what it runs
+    #: ``*.pid`` in its folder or beside its file, which hold its pid or that of what started it.
     pid_files: tuple[str, ...] = ()
 
     @property
@@ -170,20 +153,14 @@ class SeenProcess:
 
 @dataclass(frozen=True, slots=True)
 class MachineLook:
-    """What a machine shows to a login.
+    """What a machine shows to a login."""
 
-    :param user: who has looked: the login, or root through sudo.
-    :param login: who is logged in.
-    :param groups: the login's groups.
-    :param listeners: per TCP port, the inodes of the sockets that listen on it, of all addresses.
-    :param processes: those that may be workers.
-    """
-
-    user: str
-    login: str
-    groups: frozenset[str]
+    user: str  #: who has looked: the login, or root through sudo
+    login: str  #: who is logged in
+    groups: frozenset[str]  #: the login's groups
+    #: per TCP port, the inodes of the sockets that listen on it, of all addresses.
     listeners: Mapping[int, frozenset[int]]
-    processes: tuple[SeenProcess, ...]
+    processes: tuple[SeenProcess, ...]  #: those that may be workers
 
     @property
     def workers(self) -> tuple[SeenProcess, ...]:
@@ -191,12 +168,7 @@ class MachineLook:
 
 
 def look_at(machine: Machine, ports: Iterable[int], *, sudo: bool = False) -> MachineLook:
-    """Look for workers on a machine. Changes nothing there.
-
-    :raises MachineLostError: it cannot be reached.
-    :raises ConfigurationError: it refuses the login.
-    :raises RefusedError: it does not run the script.
-    """
+    """Look for workers on a machine. Changes nothing there."""
     words = ["sh", "-s", "--", *(str(port) for port in sorted(set(ports)))]
     answer = machine.run(["sudo", "-n", *words] if sudo else words, stdin=SCRIPT.encode(), seconds=LOOK_SECONDS)
     facts = list(_facts(answer.out))

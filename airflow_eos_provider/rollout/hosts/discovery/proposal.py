@@ -32,20 +32,14 @@ ROOT = "root"
 
 @dataclass(frozen=True, slots=True)
 class ProposedWorker:
-    """What is proposed for one worker on another machine.
+    """What is proposed for one worker on another machine."""
 
-    :param pid: its process there; None if none was found.
-    :param owner: who runs it.
-    :param entry: what its description says beside ``url`` and ``machine``.
-    :param sudo: what goes through ``sudo -n`` there.
-    :param remarks: what whoever completes the description should know.
-    """
-
-    pid: int | None = None
-    owner: str = ""
+    pid: int | None = None  #: its process there; None if none was found
+    owner: str = ""  #: who runs it
+    #: what its description says beside ``url`` and ``machine``.
     entry: Mapping[str, Any] = field(default_factory=dict)
-    sudo: frozenset[Privilege] = frozenset()
-    remarks: tuple[str, ...] = ()
+    sudo: frozenset[Privilege] = frozenset()  #: what goes through ``sudo -n`` there
+    remarks: tuple[str, ...] = ()  #: what whoever completes the description should know
 
 
 def propose(url: str, group_id: str, seen: MachineLook) -> ProposedWorker:

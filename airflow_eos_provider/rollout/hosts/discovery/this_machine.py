@@ -40,28 +40,18 @@ _GARBAGE_COLLECTION = re.compile(r"(^|[-_.])gc([-_.]|$)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class LocalWorker:
-    """One worker process of this machine.
+    """One worker process of this machine."""
 
-    :param pid: its process: what listens on the port, or a worker behind it.
-    :param start_pid: the process of the start command: the script that still waits for the worker, else the worker.
-    :param start: that process's command line; empty if it holds a secret.
-    :param cwd: its working folder.
-    :param config: the worker's properties file: the last argument that names one.
-    :param log: the file that its start-up lines are in, or may be.
-    :param pid_file: a ``*.pid`` file beside its config, log or script, or in its folder, that holds one of these pids.
-    :param user: who runs it.
-    :param remarks: what whoever completes the description should know.
-    """
-
-    pid: int
-    start_pid: int
-    start: tuple[str, ...]
-    cwd: Path | None
-    config: Path | None
-    log: Path | None
+    pid: int  #: its process: what listens on the port, or a worker behind it
+    start_pid: int  #: the process of the start command: the script that still waits for the worker, else the worker
+    start: tuple[str, ...]  #: that process's command line; empty if it holds a secret
+    cwd: Path | None  #: its working folder
+    config: Path | None  #: the worker's properties file: the last argument that names one
+    log: Path | None  #: the file that its start-up lines are in, or may be
+    #: a ``*.pid`` file beside its config, log or script, or in its folder, that holds one of these pids.
     pid_file: Path | None
-    user: str
-    remarks: tuple[str, ...] = ()
+    user: str  #: who runs it
+    remarks: tuple[str, ...] = ()  #: what whoever completes the description should know
 
 
 def find_local_worker(url: str, group_id: str) -> LocalWorker | None:

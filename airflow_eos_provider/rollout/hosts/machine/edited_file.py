@@ -40,20 +40,14 @@ def part_path(path: P) -> P:
 
 
 def with_properties(data: bytes, properties: Mapping[str, str | None]) -> bytes:
-    """A file's bytes with these properties set; None stands for taken away.
-
-    :raises ConfigurationError: a property cannot be set, because a config provider supplies it.
-    """
+    """A file's bytes with these properties set; None stands for taken away."""
     for name, value in properties.items():
         data = remove_property(data, name) if value is None else set_property(data, name, value)
     return data
 
 
 def require_expected(shown: str, sha256: str, expect_sha256: str) -> None:
-    """Refuse to touch a file that is not the expected one.
-
-    :raises PlanMovedError: its digest is another.
-    """
+    """Refuse to touch a file that is not the expected one."""
     if sha256 != expect_sha256:
         raise PlanMovedError(
             f"{shown} was edited: its SHA-256 is {sha256[:12]}…",
@@ -63,10 +57,7 @@ def require_expected(shown: str, sha256: str, expect_sha256: str) -> None:
 
 
 def require_backup(shown: str, data: bytes, sha256: str) -> None:
-    """Refuse a backup of other bytes.
-
-    :raises RefusedError: its digest is another.
-    """
+    """Refuse a backup of other bytes."""
     if digest(data) != sha256:
         raise RefusedError(
             f"The backup {shown} differs from the worker's file before the change.",

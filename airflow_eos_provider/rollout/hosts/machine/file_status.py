@@ -41,10 +41,7 @@ class FileStatus:
 
 
 def require_absolute(key: str, path: PurePosixPath) -> None:
-    """Refuse a relative path: on another machine it has no meaning.
-
-    :raises ConfigurationError: the worker's description has a relative path under this key.
-    """
+    """Refuse a relative path: on another machine it has no meaning."""
     if not path.is_absolute():
         raise ConfigurationError(
             f"The worker's '{key}' {path} is not absolute.", remedy="Name it with its folder, from / on."
@@ -52,10 +49,7 @@ def require_absolute(key: str, path: PurePosixPath) -> None:
 
 
 def statuses(answer: Answer, files: int | None = None) -> list[FileStatus]:
-    """What ``stat`` has printed with :data:`FORMAT`, a file after the other.
-
-    :raises CommandError: it has printed anything else.
-    """
+    """What ``stat`` has printed with :data:`FORMAT`, a file after the other."""
     lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
     try:
         found = [_status(line) for line in lines]

@@ -22,10 +22,7 @@ SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def checked_words(words: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command, as each kind of machine takes them.
-
-    :raises ValueError: there is none, the first is empty or begins with a dash, or one holds a newline or a NUL.
-    """
+    """The words of a command, as each kind of machine takes them."""
     if not words or not words[0] or words[0].startswith("-"):
         raise ValueError("A command's first word is its program.")
     for word in words:
@@ -43,10 +40,7 @@ def too_much_output(machine: str, program: str) -> CommandError:
 
 
 class MachineLostError(UnreachableError):
-    """A machine cannot be reached, or the connection to it was lost before a command's answer.
-
-    :ivar may_have_run: whether the command may have begun there, so that what it does has to be looked for.
-    """
+    """A machine cannot be reached, or the connection to it was lost before a command's answer."""
 
     def __init__(
         self,
@@ -66,19 +60,13 @@ class CommandError(EosError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command has answered.
+    """What a command has answered."""
 
-    :param exit_code: 0 where it did what it was asked for; negative for the signal that ended it; 127 where there is no
-        such program.
-    :param out: its standard output; it may hold secrets.
-    :param err: its standard error.
-    :param warning: in words, what may end a detached command too early; empty if nothing is known.
-    """
-
+    #: 0 where it did what it was asked for; negative for the signal that ended it; 127 where there is no such program.
     exit_code: int
-    out: bytes = field(repr=False)
-    err: bytes = field(repr=False)
-    warning: str = ""
+    out: bytes = field(repr=False)  #: its standard output; it may hold secrets
+    err: bytes = field(repr=False)  #: its standard error
+    warning: str = ""  #: in words, what may end a detached command too early; empty if nothing is known
 
     @property
     def ok(self) -> bool:
@@ -100,18 +88,12 @@ class Machine(Protocol):
         ...
 
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
-        """Run one command to its end.
+        """Run one command to its end, and return its answer whatever its exit code.
 
-        :param words: program and arguments; none has a newline or a NUL in it.
-        :param stdin: what it reads.
-        :param seconds: how long it may take; then it is ended, as far as that is possible, and given up.
-        :returns: its answer, whatever its exit code.
-        :raises ValueError: a word holds a newline or a NUL, or the first is no program's name.
-        :raises CommandError: it printed more than :data:`MOST_OUTPUT_BYTES`.
-        :raises MachineLostError: the machine is not to be reached, the command did not answer in time, or the
-            connection was lost meanwhile. A command that did not begin (:attr:`MachineLostError.may_have_run` is False)
-            was tried on a new connection before that.
-        :raises ConfigurationError: the login is refused, or the host key is not the known one.
+        Once the time is over, the command is ended, as far as that is possible, and given up with a
+        :class:`MachineLostError`. So is one whose connection is lost; one that did not begin was tried on a new
+        connection before that. A login that is refused and a host key that is not the known one are a
+        ``ConfigurationError``.
         """
         ...
 
@@ -120,9 +102,6 @@ class Machine(Protocol):
 
         The command itself puts what it goes on with into the background, with standard streams of its own (``</dev/null
         >/dev/null 2>&1 &``); this gives it a place where nothing ends it.
-
-        :returns: the answer of its first part, which has ended.
-        :raises MachineLostError: as :meth:`run`.
         """
         ...
 

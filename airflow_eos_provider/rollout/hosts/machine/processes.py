@@ -72,26 +72,16 @@ _COMMAND_LINES = as_word(
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a machine.
-
-    :param pid: its process id there.
-    :param start: names this start of this pid on this machine: boot id and start ticks.
-    :param started_at: its start, seconds since the epoch, by the clock of its machine.
-    :param clock_offset: seconds to add to a moment of that machine's clock to have it by this one's.
-    :param command_line: its words; empty where they are not known.
-    :param parent: pid of the process that started it.
-    :param name: name of its program, as the kernel has it, with ``_`` for a slash.
-    :param is_suspended: whether it is stopped by a signal or a debugger.
-    """
+    """One process of a machine."""
 
     pid: int
-    start: str
-    started_at: float
-    clock_offset: float = 0.0
-    command_line: tuple[str, ...] = field(default=(), repr=False)
-    parent: int = 0
-    name: str = ""
-    is_suspended: bool = False
+    start: str  #: names this start of this pid on this machine: boot id and start ticks
+    started_at: float  #: its start, seconds since the epoch, by the clock of its machine
+    clock_offset: float = 0.0  #: seconds to add to a moment of that machine's clock to have it by this one's
+    command_line: tuple[str, ...] = field(default=(), repr=False)  #: its words; empty where they are not known
+    parent: int = 0  #: pid of the process that started it
+    name: str = ""  #: name of its program, as the kernel has it, with ``_`` for a slash
+    is_suspended: bool = False  #: whether it is stopped by a signal or a debugger
 
     @property
     def ticks(self) -> int:
@@ -102,24 +92,15 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The processes of a machine at one moment.
+    """The processes of a machine at one moment."""
 
-    :param by_pid: those that this login may see.
-    :param now: the moment by the machine's clock, seconds since the epoch.
-    :param uptime: the same moment in seconds since its boot.
-    :param ticks: clock ticks a second.
-    :param boot: its boot id; empty where it cannot be read.
-    :param clock_offset: seconds to add to a moment of the machine's clock to have it by this one's.
-    :param hides: whether this login sees its own processes only (``hidepid``, proc(5)).
-    """
-
-    by_pid: Mapping[int, Process]
-    now: float
-    uptime: float
-    ticks: int = USUAL_TICKS
-    boot: str = ""
-    clock_offset: float = 0.0
-    hides: bool = False
+    by_pid: Mapping[int, Process]  #: those that this login may see
+    now: float  #: the moment by the machine's clock, seconds since the epoch
+    uptime: float  #: the same moment in seconds since its boot
+    ticks: int = USUAL_TICKS  #: clock ticks a second
+    boot: str = ""  #: its boot id; empty where it cannot be read
+    clock_offset: float = 0.0  #: seconds to add to a moment of the machine's clock to have it by this one's
+    hides: bool = False  #: whether this login sees its own processes only (``hidepid``, proc(5))
 
     def family(self, pid: int) -> tuple[Process, ...]:
         """A process and all that it has started, and theirs; itself first. Empty if it is not seen."""
@@ -152,10 +133,7 @@ def parts_of(out: bytes) -> dict[str, bytes]:
 
 
 def processes_of(parts: Mapping[str, bytes], *, sent_at: float, answered_at: float) -> Processes:
-    """What a probe has printed.
-
-    :raises CommandError: it gives no time: there is no ``/proc``, or no ``date``.
-    """
+    """What a probe has printed."""
     try:
         begun = _seconds(parts["begun"])
         ended = _seconds(parts.get("ended", b"")) if parts.get("ended", b"").strip() else begun
@@ -197,11 +175,7 @@ class CommandLines:
     def reader(
         self, family: Sequence[Process], names: Callable[[Sequence[str], str], bool]
     ) -> tuple[Process | None, bool | None]:
-        """The process of a family that reads a worker's file: the last one whose words name it, else the first.
-
-        :returns: that process, with its words, and whether they name the file; None if none may be read.
-        :raises MachineLostError: the machine cannot be reached.
-        """
+        """The process of a family that reads a worker's file: the last one whose words name it, else the first."""
         if not family:
             return None, None
         # A process that executes another program keeps its pid and its start, but not its name.
@@ -246,11 +220,7 @@ def names_path(words: Sequence[str], folder: str, paths: Iterable[str]) -> bool:
 
 
 def look_at_processes(machine: Machine, *, clock: Callable[[], float]) -> Processes:
-    """The processes of a machine as they are now.
-
-    :raises MachineLostError: the machine cannot be reached.
-    :raises CommandError: it has no ``/proc``.
-    """
+    """The processes of a machine as they are now."""
     sent_at = clock()
     answer = machine.run(["/bin/sh", "-c", f"{BEGIN_PROBE} {END_OF_PROBE}", "sh"])
     return processes_of(parts_of(answer.out), sent_at=sent_at, answered_at=clock())

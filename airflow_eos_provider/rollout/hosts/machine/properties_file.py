@@ -64,18 +64,12 @@ _SPARE_BYTES = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """One file at one moment.
+    """One file at one moment."""
 
-    :param path: the file itself, behind any symbolic links.
-    :param data: its bytes, never shown.
-    :param modified_at: its date, seconds since the epoch by its machine's clock; a tool may have set it.
-    :param changed_at: last change of anything about it, or of a link on the way to it, by the same clock.
-    """
-
-    path: PurePosixPath
-    data: bytes = field(repr=False)
-    modified_at: float
-    changed_at: float
+    path: PurePosixPath  #: the file itself, behind any symbolic links
+    data: bytes = field(repr=False)  #: its bytes, never shown
+    modified_at: float  #: its date, seconds since the epoch by its machine's clock; a tool may have set it
+    changed_at: float  #: last change of anything about it, or of a link on the way to it, by the same clock
     status: FileStatus
 
     @property
@@ -85,14 +79,10 @@ class FileContent:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a file is.
+    """Where a file is."""
 
-    :param path: the file itself.
-    :param links: symbolic links on the way to it.
-    """
-
-    path: PurePosixPath
-    links: tuple[PurePosixPath, ...] = ()
+    path: PurePosixPath  #: the file itself
+    links: tuple[PurePosixPath, ...] = ()  #: symbolic links on the way to it
 
     @property
     def folder(self) -> PurePosixPath:
@@ -109,16 +99,11 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class FileCommands:
-    """The commands that read and replace one file, as they run and as they are granted.
+    """The commands that read and replace one file, as they run and as they are granted."""
 
-    :param path: the file itself.
-    :param links: symbolic links on the way to it.
-    :param user: who changes it, through sudo; empty for the login itself.
-    """
-
-    path: PurePosixPath
-    links: tuple[PurePosixPath, ...] = ()
-    user: str = ""
+    path: PurePosixPath  #: the file itself
+    links: tuple[PurePosixPath, ...] = ()  #: symbolic links on the way to it
+    user: str = ""  #: who changes it, through sudo; empty for the login itself
 
     def look(self) -> Command:
         return self._of("stat", FORMAT, "--", *map(str, self.links), str(self.path), str(self.path.parent))
@@ -232,10 +217,6 @@ class PropertiesFile:
     """A worker's properties file on a machine.
 
     A look costs one command while the file is as it was. It may be used from several threads; each looks for itself.
-
-    :param machine: where it is.
-    :param path: the file, as the worker's description has it: absolute.
-    :param sudo: whether what the login may not do goes through ``sudo -n``, as the owner of the file's folder.
     """
 
     def __init__(self, machine: Machine, path: PurePosixPath, *, sudo: bool) -> None:
@@ -251,11 +232,7 @@ class PropertiesFile:
         self._obstacle: tuple[object, float, Obstacle | None] | None = None
 
     def read(self, *, fresh: bool = False) -> FileContent:
-        """The file as it is now.
-
-        :raises ConfigurationError: it is missing, unreadable or no ordinary file.
-        :raises MachineLostError: its machine cannot be reached.
-        """
+        """The file as it is now."""
         for _ in range(_TRIES):
             look = self._look()
             if not stat.S_ISREG(look.file.mode):
@@ -271,18 +248,11 @@ class PropertiesFile:
         raise self._unreadable("it changes while it is read")
 
     def digest_with(self, properties: Mapping[str, str | None]) -> str:
-        """SHA-256 that the file would have with these properties set; None stands for taken away.
-
-        :raises ConfigurationError: it cannot be read, or a config provider supplies the value.
-        """
+        """SHA-256 that the file would have with these properties set; None stands for taken away."""
         return digest(with_properties(self.read().data, properties))
 
     def edit(self, properties: Mapping[str, str | None], *, expect: str) -> str:
-        """Set properties; the bytes before stand in ``<file>.eos-backup`` (mode 0600).
-
-        :returns: its digest as it is now.
-        :raises EosError: as :meth:`replace`.
-        """
+        """Set properties; the bytes before stand in ``<file>.eos-backup`` (mode 0600)."""
         content = self.read(fresh=True)
         require_expected(self._shown(content.path), content.sha256, expect)
         data = with_properties(content.data, properties)
@@ -291,19 +261,12 @@ class PropertiesFile:
         return digest(data)
 
     def restore(self, *, expect: str, original: str) -> None:
-        """Put the file back as it was before :meth:`edit`. Nothing happens if it is so already.
-
-        :raises PlanMovedError: the file was edited since.
-        :raises RefusedError: the backup is gone or holds other bytes.
-        """
+        """Put the file back as it was before :meth:`edit`. Nothing happens if it is so already."""
         if self.read(fresh=True).sha256 != original:
             self.replace(self.backup_of(original), expect_sha256=expect, backup=False)
 
     def backup_of(self, sha256: str) -> bytes:
-        """The bytes that :meth:`replace` kept.
-
-        :raises RefusedError: there is no backup, or not of these bytes.
-        """
+        """The bytes that :meth:`replace` kept."""
         look = self._look()
         saved = self._shown(backup_path(look.place.path))
         answer = self._sudo.run(self._commands_at(look).read_backup(), seconds=WRITE_SECONDS)
@@ -319,12 +282,6 @@ class PropertiesFile:
         """Put new content into the file, if it is still what it is expected to be.
 
         A connection that is lost meanwhile leaves the old file or the new one, and what the next attempt clears.
-
-        :raises PlanMovedError: the file is another one by now.
-        :raises RefusedError: its owner, group, permissions, attributes or hard links cannot be kept, or sudo would be
-            used where another user could misuse it.
-        :raises ConfigurationError: the folder cannot be written.
-        :raises MachineLostError: its machine cannot be reached; which file is there is to be looked at.
         """
         before = self.read(fresh=True)
         require_expected(self._shown(before.path), before.sha256, expect_sha256)
@@ -352,10 +309,7 @@ class PropertiesFile:
         self._require_arrived(before, data)
 
     def obstacle_to_change(self) -> Obstacle | None:
-        """Why the file could not be replaced, found without touching anything; None if nothing is seen against it.
-
-        :raises ConfigurationError: the file cannot be read.
-        """
+        """Why the file could not be replaced, found without touching anything; None if nothing is seen against it."""
         look = self._look()
         key = _rights_of(look)
         known = self._obstacle
@@ -379,9 +333,6 @@ class PropertiesFile:
         """All that reads and replaces this file and needs sudo; none without it.
 
         Rights that are not there yet are no hindrance; then a link that the login may not see is not followed.
-
-        :raises RefusedError: another user could misuse these rights.
-        :raises ConfigurationError: the file's folder cannot be seen.
         """
         if not self._with_sudo:
             return ()
@@ -402,19 +353,13 @@ class PropertiesFile:
         return tuple(c for c in (*resolving, *reading, *changing) if c.user)
 
     def sudoers_lines(self) -> tuple[str, ...]:
-        """The lines for ``/etc/sudoers`` that :meth:`commands` need.
-
-        :raises ConfigurationError: a path has a space in it, or a program is missing.
-        """
+        """The lines for ``/etc/sudoers`` that :meth:`commands` need."""
         return self._sudo.lines(self.commands())
 
     # The look: where the file is, and what about it.
 
     def _look(self) -> _Look:
-        """File and folder now; one command while its links stay as they are.
-
-        :raises ConfigurationError: it cannot be found.
-        """
+        """File and folder now; one command while its links stay as they are."""
         problem = ""
         for _ in range(_TRIES):
             last = self._last

@@ -47,25 +47,18 @@ _FIND_PROGRAMS = (
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command and who runs it.
+    """A command and who runs it."""
 
-    :param words: program and arguments, exactly as they run. A program without a slash is looked for in
-        :data:`PROGRAM_FOLDERS`.
-    :param user: who runs it, through sudo; empty for the login itself, without sudo.
-    """
-
+    #: program and arguments, exactly as they run. A program without a slash is looked for in :data:`PROGRAM_FOLDERS`.
     words: tuple[str, ...]
-    user: str = ""
+    user: str = ""  #: who runs it, through sudo; empty for the login itself, without sudo
 
     def __str__(self) -> str:
         return " ".join(self.words)
 
 
 class Sudo:
-    """Runs commands on a machine, those of another user through sudo. It may be used from several threads at once.
-
-    :param machine: where.
-    """
+    """Runs commands on a machine, those of another user through sudo. It may be used from several threads at once."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -74,11 +67,7 @@ class Sudo:
 
     @property
     def login(self) -> str:
-        """The user that is logged in.
-
-        :raises MachineLostError: its machine cannot be reached.
-        :raises ConfigurationError: the login has no name there.
-        """
+        """The user that is logged in."""
         if not self._login:
             answer = self._machine.run(("id", "-un"))
             self._login = answer.out.decode("utf-8", "surrogateescape").strip()
@@ -90,10 +79,7 @@ class Sudo:
         return self._login
 
     def run(self, command: Command, *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
-        """Run one command to its end; see :meth:`Machine.run`.
-
-        :raises ConfigurationError: the machine has no such program, or what :meth:`Machine.run` raises.
-        """
+        """Run one command to its end; see :meth:`Machine.run`."""
         return self._machine.run(self.words(command), stdin=stdin, seconds=seconds)
 
     def words(self, command: Command) -> tuple[str, ...]:
@@ -103,18 +89,12 @@ class Sudo:
         return ("sudo", "-n", "-u", command.user, "--", *self._absolute(command))
 
     def lines(self, commands: Iterable[Command]) -> tuple[str, ...]:
-        """The lines for ``/etc/sudoers`` that these commands need; none for those without sudo.
-
-        :raises ConfigurationError: a command cannot be granted alone, or its program is not there.
-        """
+        """The lines for ``/etc/sudoers`` that these commands need; none for those without sudo."""
         theirs = self._with_sudo(commands)
         return lines(self.login, theirs, self._paths(theirs)) if theirs else ()
 
     def missing(self, commands: Iterable[Command]) -> tuple[Command, ...]:
-        """Those of these commands that sudo does not let the login run without a password. None of them is run.
-
-        :raises ConfigurationError: there is no sudo, or no such program.
-        """
+        """Those of these commands that sudo does not let the login run without a password. None of them is run."""
         theirs = self._with_sudo(commands)
         if not theirs:
             return ()
@@ -169,10 +149,7 @@ class Sudo:
 
 
 def find_programs(machine: Machine, names: Sequence[str]) -> dict[str, str]:
-    """Where a machine has these programs, among the folders of its system.
-
-    :raises ConfigurationError: it has one of them in none.
-    """
+    """Where a machine has these programs, among the folders of its system."""
     script = _FIND_PROGRAMS.format(folders=" ".join(PROGRAM_FOLDERS))
     answer = machine.run(("sh", "-c", script, "sh", *names))
     found = dict(zip(names, answer.out.decode("utf-8", "surrogateescape").splitlines(), strict=False))
@@ -186,11 +163,7 @@ def find_programs(machine: Machine, names: Sequence[str]) -> dict[str, str]:
 
 
 def lines(login: str, commands: Iterable[Command], programs: Mapping[str, str]) -> tuple[str, ...]:
-    """Lines for ``/etc/sudoers``, one a command: these words and no others.
-
-    :raises ConfigurationError: a word has a space in it, or a name cannot be written down, so that the right would
-        reach further than the command.
-    """
+    """Lines for ``/etc/sudoers``, one a command: these words and no others."""
     return tuple(
         dict.fromkeys(
             f"{_user(login)} ALL=({_user(command.user)}) NOPASSWD: {granted(command, programs)}" for command in commands
@@ -199,10 +172,7 @@ def lines(login: str, commands: Iterable[Command], programs: Mapping[str, str]) 
 
 
 def granted(command: Command, programs: Mapping[str, str]) -> str:
-    """One command as a sudoers file has it: nothing in it is a pattern.
-
-    :raises ConfigurationError: see :func:`lines`.
-    """
+    """One command as a sudoers file has it: nothing in it is a pattern."""
     program, *arguments = command.words
     path = programs.get(program, program)
     if not path.startswith("/"):

@@ -99,11 +99,7 @@ class _Exchange:
         self._printed = {"out": bytearray(), "err": bytearray()}
 
     def answer(self) -> Answer:
-        """What the command has answered.
-
-        :raises MachineLostError: it did not end in time.
-        :raises CommandError: it printed too much.
-        """
+        """What the command has answered."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None

@@ -46,12 +46,7 @@ _WITHHELD = "(a line that may hold a secret is left out)"
 
 
 class WorkerLog:
-    """A worker's log on a machine.
-
-    :param machine: where it is.
-    :param path: the log, as the worker's description has it: absolute.
-    :param sudo: whether it is read through ``sudo -n`` where the login may not read it, as the owner of its folder.
-    """
+    """A worker's log on a machine."""
 
     def __init__(self, machine: Machine, path: PurePosixPath, *, sudo: bool) -> None:
         require_absolute("log", path)
@@ -65,8 +60,6 @@ class WorkerLog:
         """The mode that the process started at ``started_at`` printed into it.
 
         Also looks into rotated logs beside it that the login may read; sudo is for the log itself alone.
-
-        :raises MachineLostError: its machine cannot be reached, or the search takes longer than a minute.
         """
         searched = self._search(self._whole())
         if isinstance(searched, str):
@@ -84,18 +77,12 @@ class WorkerLog:
         return mode_from_searched_logs(logs(), started_at, zone=zone)
 
     def size(self) -> int:
-        """Its size now, bytes; 0 where it is not there, or may not be looked at.
-
-        :raises MachineLostError: its machine cannot be reached.
-        """
+        """Its size now, bytes; 0 where it is not there, or may not be looked at."""
         answer = self._machine.run(("stat", "-L", FORMAT, "--", str(self._path)))
         return statuses(answer, 1)[0].size if answer.ok else 0
 
     def tail(self, since: int = 0, *, lines: int = 15, secrets: Iterable[str] = ()) -> str:
-        """The last lines that were written to it, as they may be shown.
-
-        :returns: the lines, or a sentence if there are none. Never raises for what it finds.
-        """
+        """The last lines that were written to it, as they may be shown."""
         try:
             size = self.size() if since else 0
             answer = self._run(self._end())
@@ -112,11 +99,7 @@ class WorkerLog:
         return shown_lines(data.decode("utf-8", "replace"), lines=lines, secrets=secrets)
 
     def commands(self) -> tuple[Command, ...]:
-        """All that reads this log and needs sudo; none where the login may read it itself.
-
-        :raises RefusedError: another user could misuse these rights.
-        :raises ConfigurationError: the log's folder cannot be seen.
-        """
+        """All that reads this log and needs sudo; none where the login may read it itself."""
         if not self._with_sudo or self._machine.run(("test", "-r", str(self._path))).ok:
             return ()
         owner = self._user()
@@ -198,8 +181,6 @@ def startup_mode(
 ) -> StartupLog:
     """The mode that a process of a machine printed at its start; see :meth:`WorkerLog.startup`. Never raises but for a
     machine that is lost.
-
-    :raises MachineLostError: its machine cannot be reached.
     """
     try:
         return WorkerLog(machine, log, sudo=sudo).startup(started_at, zone=zone)
@@ -210,11 +191,7 @@ def startup_mode(
 
 
 def zone_at(machine: Machine, moment: float, *, variable: str = "") -> tzinfo | None:
-    """The time zone of a machine, or of a process on it, as it was at one moment.
-
-    :returns: None if the machine does not tell.
-    :raises MachineLostError: it cannot be reached.
-    """
+    """The time zone of a machine, or of a process on it, as it was at one moment."""
     if not _ONE_LINE.fullmatch(variable):
         return None
     own = ("env", f"TZ={variable}") if variable else ()

@@ -70,36 +70,24 @@ _ON_ITS_WAY = re.compile(r"\b(BACKOFF|STARTING|STOPPING|UNKNOWN)\b")
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a status command has answered.
+    """What a status command has answered."""
 
-    :param pid: the worker's first process; None where none is named.
-    :param stopped: whether it is said not to run.
-    :param said: in words, its answer, or what is wrong with it.
-    :param problem: in words, why it tells neither; None if it does.
-    """
-
-    pid: int | None = None
-    stopped: bool = False
-    said: str = ""
-    problem: str | None = None
+    pid: int | None = None  #: the worker's first process; None where none is named
+    stopped: bool = False  #: whether it is said not to run
+    said: str = ""  #: in words, its answer, or what is wrong with it
+    problem: str | None = None  #: in words, why it tells neither; None if it does
 
 
 @dataclass(frozen=True, slots=True)
 class CommandFacts(ServiceFacts):
-    """The facts of a worker that another supervisor owns.
+    """The facts of a worker that another supervisor owns."""
 
-    :param top: the process that the status names; what reads the worker's file may be below it.
-    """
-
+    #: the process that the status names; what reads the worker's file may be below it.
     top: Process | None = field(default=None, repr=False)
 
 
 class CommandService:
-    """One worker of a supervisor; a :class:`~airflow_eos_provider.rollout.hosts.service.service.Service`.
-
-    :param machine: where it runs.
-    :param worker: its description.
-    """
+    """One worker of a supervisor; a :class:`~airflow_eos_provider.rollout.hosts.service.service.Service`."""
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         if not isinstance(worker.service, OwnCommands):
@@ -183,11 +171,7 @@ class CommandService:
         self._restart.run(request)
 
     def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
-        """What is to be done.
-
-        :raises ConfigurationError: the description is wrong.
-        :raises RefusedError: this login may not restart it.
-        """
+        """What is to be done."""
         worker_id = self._worker.worker_id
         if facts.problem is not None or not isinstance(facts, CommandFacts):
             raise ConfigurationError(

@@ -35,13 +35,7 @@ _ATTEMPTS = 3
 
 
 class Restart:
-    """Restarts one worker.
-
-    :param machine: where it runs.
-    :param worker: its description.
-    :param look: the worker's process as it is now.
-    :param task: what is to be done, given how the process is now; it refuses what may not be touched.
-    """
+    """Restarts one worker."""
 
     def __init__(
         self,
@@ -95,10 +89,7 @@ class Restart:
         self._report_outcome(record, look.path)
 
     def _require_seen(self, key: ActKey) -> RestartRecord:
-        """The act of this rollout that another controller has carried out and reported.
-
-        :raises RefusedError: none is seen.
-        """
+        """The act of this rollout that another controller has carried out and reported."""
         record = self._seen(key) if key.rollout and key.replaces else None
         if record is None:
             raise RefusedError(
@@ -140,10 +131,7 @@ class Restart:
         return RestartRecord(key, "", Phase.DONE, facts.process.pid, facts.process.start)
 
     def _report_outcome(self, record: RestartRecord | None, path: str) -> None:
-        """Report once what an act has come to.
-
-        :raises EosError: it has failed, was cut off, or is not over.
-        """
+        """Report once what an act has come to."""
         worker_id = self._worker.worker_id
         if record is not None and record.is_in_flight:
             raise RefusedError(

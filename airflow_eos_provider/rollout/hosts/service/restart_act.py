@@ -132,48 +132,32 @@ class Beginning(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ActKey:
-    """What makes two restarts the same act.
+    """What makes two restarts the same act."""
 
-    :param rollout: the rollout that asks for it; empty if none does, and then no act is ever taken for this one.
-    :param replaces: start token of the process that is to be replaced; empty if none runs.
-    :param config_sha256: SHA-256 of the file that the worker is started with.
-    """
-
-    rollout: str = ""
-    replaces: str = ""
-    config_sha256: str = ""
+    rollout: str = ""  #: the rollout that asks for it; empty if none does, and then no act is ever taken for this one
+    replaces: str = ""  #: start token of the process that is to be replaced; empty if none runs
+    config_sha256: str = ""  #: SHA-256 of the file that the worker is started with
 
 
 @dataclass(frozen=True, slots=True)
 class RestartTask:
-    """What is to be done.
+    """What is to be done."""
 
-    :param key: what this act is known by.
-    :param kind: ``commands``: a supervisor's own commands; ``started``: stopped by signals, started by ``words``.
-    :param words: the restart command, or the start command.
-    :param stop_pid: the first process of the worker's family; 0 if none runs.
-    :param stop_ticks: its start, in clock ticks since its machine's boot.
-    :param grace_seconds: how long the worker may take to stop.
-    :param url: where the worker listens.
-    :param status: the command that names the worker's pid.
-    :param pid_file_said: the first word of the pid file, when it was decided what is to be stopped.
-    :param act: names this very act.
-    """
-
-    key: ActKey
+    key: ActKey  #: what this act is known by
+    #: ``commands``: a supervisor's own commands; ``started``: stopped by signals, started by ``words``.
     kind: Literal["commands", "started"]
-    words: tuple[str, ...] = field(repr=False)
-    stop_pid: int
-    stop_ticks: int
-    grace_seconds: float
-    url: str
-    status: tuple[str, ...] = ()
+    words: tuple[str, ...] = field(repr=False)  #: the restart command, or the start command
+    stop_pid: int  #: the first process of the worker's family; 0 if none runs
+    stop_ticks: int  #: its start, in clock ticks since its machine's boot
+    grace_seconds: float  #: how long the worker may take to stop
+    url: str  #: where the worker listens
+    status: tuple[str, ...] = ()  #: the command that names the worker's pid
     cwd: str = "/"
     log: str = ""
     pid_file: str = ""
-    pid_file_said: str = ""
+    pid_file_said: str = ""  #: the first word of the pid file, when it was decided what is to be stopped
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    act: str = field(default_factory=lambda: secrets.token_hex(8))
+    act: str = field(default_factory=lambda: secrets.token_hex(8))  #: names this very act
 
     @property
     def seconds(self) -> float:
@@ -181,10 +165,7 @@ class RestartTask:
         return self.grace_seconds + RESTART_SECONDS + HELPER_SECONDS
 
     def to_bytes(self) -> bytes:
-        """The lines that the script reads.
-
-        :raises ConfigurationError: a variable cannot be set by a shell, or a value holds a NUL.
-        """
+        """The lines that the script reads."""
         lines = [
             *(("kind", self.kind), ("act", self.act), ("rollout", self.key.rollout), ("replaces", self.key.replaces)),
             *(("sha256", self.key.config_sha256), ("stop_pid", str(self.stop_pid))),
@@ -212,52 +193,32 @@ class RestartTask:
 
 @dataclass(frozen=True, slots=True)
 class RestartRecord:
-    """How far one act has come.
-
-    :param act: names it.
-    :param pid: the new process; 0 before it runs.
-    :param start: names its start, as :attr:`Process.start` does.
-    :param failure: why it has failed, as :class:`Failure`; empty if it has not.
-    :param code: exit code of a supervisor's restart command; empty while it has none.
-    :param detail: in words, why it has failed, or the last line of that command. It may hold secrets.
-    :param events: what has happened, in order. Their words may hold secrets.
-    :param log_from: size of the worker's log, in bytes, before the new process wrote to it.
-    :param is_in_flight: whether its helper is still at it.
-    """
+    """How far one act has come."""
 
     key: ActKey
-    act: str
+    act: str  #: names it
     phase: Phase
-    pid: int = 0
-    start: str = ""
-    failure: str = ""
-    code: str = ""
-    detail: str = ""
-    events: tuple[RestartEvent, ...] = ()
-    log_from: int = 0
-    is_in_flight: bool = False
+    pid: int = 0  #: the new process; 0 before it runs
+    start: str = ""  #: names its start, as :attr:`Process.start` does
+    failure: str = ""  #: why it has failed, as :class:`Failure`; empty if it has not
+    code: str = ""  #: exit code of a supervisor's restart command; empty while it has none
+    detail: str = ""  #: in words, why it has failed, or the last line of that command. It may hold secrets
+    events: tuple[RestartEvent, ...] = ()  #: what has happened, in order. Their words may hold secrets
+    log_from: int = 0  #: size of the worker's log, in bytes, before the new process wrote to it
+    is_in_flight: bool = False  #: whether its helper is still at it
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLook:
-    """A record at one moment.
+    """A record at one moment."""
 
-    :param record: None if there is none that this version understands.
-    :param path: where it stands.
-    :param seen: names what was seen, for the next look.
-    """
-
-    record: RestartRecord | None
-    path: str
-    seen: str = ""
+    record: RestartRecord | None  #: None if there is none that this version understands
+    path: str  #: where it stands
+    seen: str = ""  #: names what was seen, for the next look
 
 
 class RestartActs:
-    """The acts on one worker, on its machine.
-
-    :param machine: where.
-    :param worker: its description.
-    """
+    """The acts on one worker, on its machine."""
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         self._machine = machine
@@ -267,23 +228,13 @@ class RestartActs:
         self._where = in_words(machine)
 
     def look(self) -> RecordLook:
-        """The record of the last act that no controller has reported yet.
-
-        :raises MachineLostError: the machine cannot be reached.
-        :raises RefusedError: it cannot be read.
-        """
+        """The record of the last act that no controller has reported yet."""
         if not self._machine.name and self._path is not None and not self._path.exists():
             return RecordLook(None, str(self._path))
         return self._parsed(self._machine.run(self._words("show"), stdin=_script()))
 
     def begin(self, task: RestartTask, on_event: OnEvent) -> Beginning:
-        """Let the machine begin an act, which ends without this process.
-
-        :returns: whether it has begun, or was done already by another controller of the rollout.
-
-        :raises RefusedError: it has not begun; nothing was touched.
-        :raises MachineLostError: the machine is lost, and it is not known whether it has begun.
-        """
+        """Let the machine begin an act, which ends without this process."""
         stdin = _script(of_act=True) + task.to_bytes()
         words = [SHELL, "-c", _BEGIN, SHELL, _LOAD, "eos-restart", "begin", self._name, self._state]
         try:
@@ -305,11 +256,7 @@ class RestartActs:
         return Beginning(said)
 
     def follow(self, seconds: float, on_event: OnEvent) -> RecordLook:
-        """Follow an act until it is over, also over connections that are lost.
-
-        :returns: the record as it was seen last: ended, or cut off (its helper is gone), or not over within the time.
-        :raises MachineLostError: the machine is lost, and was not to be reached again in time.
-        """
+        """Follow an act until it is over, also over connections that are lost."""
         deadline = time.monotonic() + seconds
         reported, seen, act = 0, "", None
         while True:

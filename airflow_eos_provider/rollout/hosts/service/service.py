@@ -25,41 +25,30 @@ from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEven
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """What a service reports of its worker at one moment.
+    """What a service reports of its worker at one moment."""
 
-    :param process: the process that reads the worker's file; None while it does not run.
-    :param token: names this start of it; :data:`~airflow_eos_provider.rollout.hosts.host.NOT_RUNNING` while it does not
-        run.
-    :param reads_file: whether the process's command line names the worker's file; None if that cannot be read.
-    :param state: in words, how it stands, where no process was found: ``unit kafka-connect@1.service is failed``.
-    :param stopped: whether it is known not to run; False where that is not known.
-    :param runs_as: in words, what runs: ``unit kafka-connect@1.service, pid 4711``.
-    :param details: what else it is known by, for display alone.
-    :param problem: in words, what the description has wrong: there is no such unit; None if nothing.
-    :param obstacles: why it may not be restarted, or does not answer.
-    :param restart: in words, a restart of it that is under way; None if none is.
-    :param restarted: see :attr:`~airflow_eos_provider.rollout.hosts.host.HostFacts.restarted`.
-    :param variables: variables that it is started with, as far as they can be known; may hold secrets.
-    :param variable_sources: by name of a variable, what sets it: a file, a drop-in.
-    :param variables_changed_at: when one of those was last changed, seconds since the epoch, by its machine's clock.
-    :param clock_offset: seconds to add to a moment of that machine's clock to have it by this one's.
-    """
-
-    process: Process | None = None
+    process: Process | None = None  #: the process that reads the worker's file; None while it does not run
+    #: names this start of it; :data:`~airflow_eos_provider.rollout.hosts.host.NOT_RUNNING` while it does not run.
     token: StartToken = NOT_RUNNING
+    #: whether the process's command line names the worker's file; None if that cannot be read.
     reads_file: bool | None = None
+    #: in words, how it stands, where no process was found: ``unit kafka-connect@1.service is failed``.
     state: str = ""
-    stopped: bool = False
-    runs_as: str = ""
-    details: Mapping[str, object] = field(default_factory=dict)
-    problem: str | None = None
-    obstacles: tuple[Obstacle, ...] = ()
-    restart: str | None = None
+    stopped: bool = False  #: whether it is known not to run; False where that is not known
+    runs_as: str = ""  #: in words, what runs: ``unit kafka-connect@1.service, pid 4711``
+    details: Mapping[str, object] = field(default_factory=dict)  #: what else it is known by, for display alone
+    problem: str | None = None  #: in words, what the description has wrong: there is no such unit; None if nothing
+    obstacles: tuple[Obstacle, ...] = ()  #: why it may not be restarted, or does not answer
+    restart: str | None = None  #: in words, a restart of it that is under way; None if none is
+    #: see :attr:`~airflow_eos_provider.rollout.hosts.host.HostFacts.restarted`.
     restarted: tuple[RestartEvent, ...] = ()
+    #: variables that it is started with, as far as they can be known; may hold secrets.
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: by name of a variable, what sets it: a file, a drop-in.
     variable_sources: Mapping[str, str] = field(default_factory=dict)
+    #: when one of those was last changed, seconds since the epoch, by its machine's clock.
     variables_changed_at: float | None = None
-    clock_offset: float = 0.0
+    clock_offset: float = 0.0  #: seconds to add to a moment of that machine's clock to have it by this one's
 
     @property
     def restarted_already(self) -> RestartEvent:
@@ -78,10 +67,7 @@ class ServiceFacts:
         return self.process.started_at > request.changed_at + CLOCK_TICK_SECONDS
 
     def require_restartable(self, worker_id: str) -> None:
-        """Refuse a restart that something stands against.
-
-        :raises RefusedError: there is an obstacle.
-        """
+        """Refuse a restart that something stands against."""
         obstacle = next((each for each in self.obstacles if each.act == "restart"), None)
         if obstacle is not None:
             raise RefusedError(
@@ -134,10 +120,7 @@ class Service(Protocol):
         ...
 
     def look(self) -> ServiceFacts:
-        """The worker's process as it is now.
-
-        :raises MachineLostError: its machine cannot be reached.
-        """
+        """The worker's process as it is now."""
         ...
 
     def launch_now(self, facts: ServiceFacts) -> Launch:
@@ -145,10 +128,7 @@ class Service(Protocol):
         ...
 
     def startup(self, facts: ServiceFacts) -> StartupLog:
-        """The mode that the process of ``facts`` printed at its start.
-
-        :raises MachineLostError: its machine cannot be reached.
-        """
+        """The mode that the process of ``facts`` printed at its start."""
         ...
 
     def restart(self, request: RestartRequest) -> None:

@@ -48,27 +48,16 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class StartedFacts(ServiceFacts):
-    """The facts of a worker that a start command starts.
+    """The facts of a worker that a start command starts."""
 
-    :param top: the first process of the worker's family.
-    :param is_own: whether its command line names the worker's file or is its start command.
-    :param held_by: in words, another process that listens at the worker's address; empty if none is known.
-    :param pid_file_said: the pid file's first word.
-    """
-
-    top: Process | None = field(default=None, repr=False)
-    is_own: bool = False
-    held_by: str = ""
-    pid_file_said: str = ""
+    top: Process | None = field(default=None, repr=False)  #: the first process of the worker's family
+    is_own: bool = False  #: whether its command line names the worker's file or is its start command
+    held_by: str = ""  #: in words, another process that listens at the worker's address; empty if none is known
+    pid_file_said: str = ""  #: the pid file's first word
 
 
 class StartedService:
-    """One worker that nobody owns; a :class:`~airflow_eos_provider.rollout.hosts.service.service.Service`.
-
-    :param machine: where it runs.
-    :param worker: its description.
-    :ivar address: where the worker itself listens; behind a proxy that is not the address that it advertises.
-    """
+    """One worker that nobody owns; a :class:`~airflow_eos_provider.rollout.hosts.service.service.Service`."""
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         self._machine = machine
@@ -165,11 +154,7 @@ class StartedService:
         self._restart.run(request)
 
     def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
-        """What is to be done.
-
-        :raises ConfigurationError: the worker cannot be started.
-        :raises RefusedError: it is not this worker's alone.
-        """
+        """What is to be done."""
         worker = self._worker
         assert isinstance(facts, StartedFacts)
         if facts.problem is not None:

@@ -87,43 +87,26 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class StartedLook:
-    """What a look has found.
+    """What a look has found."""
 
-    :param processes: those of its machine; of this one none where no process is named.
-    :param config: the worker's file behind links; empty if it is not there.
-    :param pid_said: the first word of the pid file.
-    :param pid_at: when the pid file was written, seconds since the epoch; None if it is not there.
-    :param is_closed: whether the pid file may not be read.
-    :param listens: whether anything listens at the worker's address; None where that was not looked for.
-    :param unwritable: paths that a restart writes and this login may not.
-    :param wrong: what is wrong with the start command: ``cwd``, ``program``, ``setsid``.
-    :param me: the process that has looked.
-    :param above: it and the processes above it.
-    :param views: of it, of the worker's process, and of those above that one.
-    """
-
-    processes: Processes
-    config: str
-    pid_said: str
-    pid_at: float | None
-    is_closed: bool
-    listens: bool | None
-    unwritable: tuple[str, ...]
-    wrong: tuple[str, ...]
-    me: int
-    above: frozenset[int]
-    views: Mapping[int, View] = field(repr=False)
+    processes: Processes  #: those of its machine; of this one none where no process is named
+    config: str  #: the worker's file behind links; empty if it is not there
+    pid_said: str  #: the first word of the pid file
+    pid_at: float | None  #: when the pid file was written, seconds since the epoch; None if it is not there
+    is_closed: bool  #: whether the pid file may not be read
+    listens: bool | None  #: whether anything listens at the worker's address; None where that was not looked for
+    unwritable: tuple[str, ...]  #: paths that a restart writes and this login may not
+    wrong: tuple[str, ...]  #: what is wrong with the start command: ``cwd``, ``program``, ``setsid``
+    me: int  #: the process that has looked
+    above: frozenset[int]  #: it and the processes above it
+    views: Mapping[int, View] = field(repr=False)  #: of it, of the worker's process, and of those above that one
 
 
 class Looker(Protocol):
     """Looks at one worker on its machine."""
 
     def look(self, url: str, *, pid: int = 0) -> StartedLook:
-        """The worker as it is now.
-
-        :param url: where it listens.
-        :param pid: its process; 0 for the one of the pid file.
-        """
+        """The worker as it is now."""
         ...
 
     def lines_with(self, word: str, processes: Processes) -> Iterator[tuple[int, tuple[str, ...]]]:

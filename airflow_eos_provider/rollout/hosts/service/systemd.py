@@ -89,10 +89,7 @@ class UnitRestart:
         self._told: Unit | None = None  # whose moments were told last; None before this act has begun
 
     def run(self) -> None:
-        """Restart it, unless this very act was done already.
-
-        :raises MachineLostError: the machine cannot be reached, and it is not known whether it finishes the act.
-        """
+        """Restart it, unless this very act was done already."""
         request = self._request
         facts, unit = self._startable(self._service.look())
         before = unit
@@ -112,10 +109,7 @@ class UnitRestart:
         self._watch(*self._restart(unit))
 
     def _startable(self, facts: UnitFacts) -> tuple[UnitFacts, Unit]:
-        """The facts of a unit that can be restarted.
-
-        :raises ConfigurationError: the description is wrong.
-        """
+        """The facts of a unit that can be restarted."""
         if facts.unit is None:
             raise ConfigurationError(
                 f"{self._service.worker.worker_id} cannot be restarted: {facts.problem}.",
@@ -131,8 +125,8 @@ class UnitRestart:
     def _restart(self, unit: Unit) -> tuple[Unit, int]:
         """Give systemd the job once, whatever the connection does, and wait for its end.
 
-        :returns: the unit after that, and what its count of systemd's own restarts may be without any since then:
-            systemd sets it to 0 at a start by a command, but not where it was about to start the unit by itself.
+        Besides the unit, returns what its count of systemd's own restarts may be without any since then: systemd sets
+        it to 0 at a start by a command, but not where it was about to start the unit by itself.
         """
         may_have_given = False
         for _ in range(_ATTEMPTS):
@@ -168,8 +162,6 @@ class UnitRestart:
     def _look_again(self, give_up_at: float | None = None) -> tuple[UnitFacts, Unit]:
         """A look after the act may have begun. No answer yet says nothing of the worker: the connection may have to be
         mended, systemd may just execute itself anew, and a machine that boots refuses logins until it is up.
-
-        :raises MachineLostError: there was no answer in time.
         """
         deadline = time.monotonic() + SLACK_SECONDS if give_up_at is None else give_up_at
         while True:
@@ -189,10 +181,7 @@ class UnitRestart:
             time.sleep(_LOOK_SECONDS)
 
     def _wait_for_job(self, facts: UnitFacts, unit: Unit, *, replaces: str | None = None) -> tuple[UnitFacts, Unit]:
-        """Wait until systemd has finished the job.
-
-        :raises RestartPendingError: it is not over in time.
-        """
+        """Wait until systemd has finished the job."""
         seconds = _bounded(unit.stop_seconds) * _KILLS + _bounded(unit.start_seconds)
         deadline = time.monotonic() + seconds + SLACK_SECONDS
         while unit.job or not (replaces is None or _is_replaced(unit, replaces)):
@@ -208,10 +197,7 @@ class UnitRestart:
         return facts, unit
 
     def _watch(self, unit: Unit, restarts: int) -> None:
-        """Wait until the worker listens, or its first seconds are over; what comes later is the gate's.
-
-        :raises WorkerStartError: it has ended.
-        """
+        """Wait until the worker listens, or its first seconds are over; what comes later is the gate's."""
         first, url = unit.invocation, self._service.worker.url
         deadline = time.monotonic() + EARLY_END_SECONDS
         while True:

@@ -15,11 +15,7 @@ from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
 
 class UndescribedService:
-    """A :class:`~airflow_eos_provider.rollout.hosts.service.service.Service` that knows no process.
-
-    :param machine: where the worker runs.
-    :param worker: its description.
-    """
+    """A :class:`~airflow_eos_provider.rollout.hosts.service.service.Service` that knows no process."""
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         self._worker = worker

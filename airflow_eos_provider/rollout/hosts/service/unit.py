@@ -96,30 +96,22 @@ _ENVIRONMENT = re.compile(r"^[ \t]*Environment[ \t]*=(.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class UnitFile:
-    """A file that a unit is made of, or that holds variables of it.
-
-    :param path: its path.
-    :param data: its bytes, which may hold secrets; None if they may not be read.
-    :param changed_at: last change of anything about it, by its machine's clock; None if that is not known.
-    """
+    """A file that a unit is made of, or that holds variables of it."""
 
     path: str
-    data: bytes | None = field(repr=False)
+    data: bytes | None = field(repr=False)  #: its bytes, which may hold secrets; None if they may not be read
+    #: last change of anything about it, by its machine's clock; None if that is not known.
     changed_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One unit at one moment.
+    """One unit at one moment."""
 
-    :param properties: what ``systemctl show`` printed, by name; it may hold secrets.
-    :param environment_files: the paths or patterns of EnvironmentFile=, in order.
-    :param files: the files of those, and the unit's own, as far as they are there.
-    """
-
+    #: what ``systemctl show`` printed, by name; it may hold secrets.
     properties: Mapping[str, str] = field(repr=False)
-    environment_files: tuple[str, ...] = ()
-    files: tuple[UnitFile, ...] = ()
+    environment_files: tuple[str, ...] = ()  #: the paths or patterns of EnvironmentFile=, in order
+    files: tuple[UnitFile, ...] = ()  #: the files of those, and the unit's own, as far as they are there
 
     @classmethod
     def parse(cls, shown: str, files: tuple[UnitFile, ...] = ()) -> Unit:

@@ -119,14 +119,11 @@ _SHOWN_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True)
 class UnitFacts(ServiceFacts):
-    """The facts of a worker that is a systemd unit.
+    """The facts of a worker that is a systemd unit."""
 
-    :param unit: the unit as systemd shows it; None if systemd could not be asked.
-    :param booted_at: when its machine's uptime began, seconds since the epoch, by this machine's clock.
-    """
-
+    #: the unit as systemd shows it; None if systemd could not be asked.
     unit: Unit | None = field(default=None, repr=False)
-    booted_at: float = 0.0
+    booted_at: float = 0.0  #: when its machine's uptime began, seconds since the epoch, by this machine's clock
 
     def at_uptime(self, seconds: float) -> float:
         """A moment that is known in seconds since the boot, by this machine's clock."""
@@ -134,11 +131,7 @@ class UnitFacts(ServiceFacts):
 
 
 class UnitLook:
-    """Looks at one worker's unit.
-
-    :param machine: where it runs.
-    :param worker: its description.
-    """
+    """Looks at one worker's unit."""
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         if not isinstance(worker.service, SystemdUnit):
@@ -233,8 +226,6 @@ class UnitLook:
         """The mode that the process printed into the journal at this start of the unit.
 
         The journal knows the lines of one invocation, so no clock is needed.
-
-        :raises MachineLostError: its machine cannot be reached.
         """
         if self._startup is not None and self._startup[0] == facts.token:
             return self._startup[1]
@@ -279,8 +270,6 @@ class UnitLook:
         A journal that is late finds no process any more, so it names no invocation of what that has printed. Such
         lines count where no line of an earlier invocation comes after them; last words of the worker that was replaced
         may stand before them.
-
-        :raises MachineLostError: its machine cannot be reached.
         """
         if self.worker.log is not None and not self.has_journal:
             return WorkerLog(self.machine, PurePosixPath(self.worker.log), sudo=self.worker.uses_sudo_for("log")).tail()

@@ -59,10 +59,7 @@ class _Client(asyncssh.SSHClient):
 
 
 class Connection:
-    """The connection to one machine, and those that it goes through.
-
-    :param description: of the machine.
-    """
+    """The connection to one machine, and those that it goes through."""
 
     def __init__(self, description: MachineDescription) -> None:
         self._description = description
@@ -84,10 +81,7 @@ class Connection:
         return self._description.ssh
 
     async def run(self, program: str, stdin: bytes, seconds: float, *, detached: bool) -> Answer:
-        """Run one command.
-
-        :raises MachineLostError: see :meth:`airflow_eos_provider.rollout.hosts.machine.machine.Machine.run`.
-        """
+        """Run one command."""
         async with self._taken():
             channel, session = await self._begun(program, detached=detached)
             self._channels += 1
@@ -260,10 +254,7 @@ _LOGINS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, int], asyn
 
 @contextlib.asynccontextmanager
 async def _login_place(hop: Hop, seconds: float) -> AsyncIterator[None]:
-    """A place among the logins that are under way at one address.
-
-    :raises MachineLostError: none was free in time.
-    """
+    """A place among the logins that are under way at one address."""
     places = _LOGINS.setdefault(asyncio.get_running_loop(), {})
     place = places.setdefault((hop.host, hop.port), asyncio.Semaphore(MOST_LOGINS))
     try:
@@ -279,10 +270,7 @@ async def _login_place(hop: Hop, seconds: float) -> AsyncIterator[None]:
 async def _connected_to(
     hop: Hop, tunnel: asyncssh.SSHClientConnection | None, seconds: float
 ) -> asyncssh.SSHClientConnection:
-    """One hop, with its host key checked.
-
-    :raises EosError: see :func:`~airflow_eos_provider.rollout.hosts.machine.ssh.errors.connect_error`.
-    """
+    """One hop, with its host key checked."""
     # A machine whose key is of another kind than the known one ends the connection. It is asked once more, for a key of
     # any kind, so that the error names the one that it has.
     for algorithms in ((), "default"):

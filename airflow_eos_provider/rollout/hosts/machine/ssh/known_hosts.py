@@ -24,14 +24,10 @@ _Answer = tuple[Sequence[asyncssh.SSHKey], Sequence[asyncssh.SSHKey], Sequence[a
 
 @dataclass(frozen=True, slots=True)
 class KnownHosts:
-    """Host keys of files, or the one that was pinned.
+    """Host keys of files, or the one that was pinned."""
 
-    :param files: where they are looked for; those that are not there hold none.
-    :param pinned: the only key that is taken: ``ssh-ed25519 AAAA…``.
-    """
-
-    files: tuple[Path, ...]
-    pinned: str | None = None
+    files: tuple[Path, ...]  #: where they are looked for; those that are not there hold none
+    pinned: str | None = None  #: the only key that is taken: ``ssh-ed25519 AAAA…``
 
     def look(self, host: str, address: str, port: int | None) -> _Answer:
         """What asyncssh asks for; the address is none of the names."""

@@ -20,10 +20,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T], *, seconds: float | None = None) -> T:
-        """Do the work there, and wait for it here. Whoever stops waiting (Ctrl-C) ends the work.
-
-        :raises TimeoutError: it took longer than ``seconds``.
-        """
+        """Do the work there, and wait for it here. Whoever stops waiting (Ctrl-C) ends the work."""
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result(seconds)

@@ -51,24 +51,16 @@ _MOST_HOPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One SSH connection on the way to a machine; the last one is to the machine itself.
+    """One SSH connection on the way to a machine; the last one is to the machine itself."""
 
-    :param name: as it is written in the description or in ``ProxyJump``.
-    :param user: who logs in.
-    :param host: what ``name`` stands for.
-    :param key_name: the name that its host key is known by.
-    :param logins: in words, the kinds of login that it may be tried by.
-    :param options: keyword arguments of ``asyncssh.connect``; they hold secrets.
-    """
-
-    name: str
+    name: str  #: as it is written in the description or in ``ProxyJump``
     user: str
-    host: str
+    host: str  #: what ``name`` stands for
     port: int
-    key_name: str
+    key_name: str  #: the name that its host key is known by
     known_hosts: KnownHosts
-    logins: str
-    options: dict[str, Any]
+    logins: str  #: in words, the kinds of login that it may be tried by
+    options: dict[str, Any]  #: keyword arguments of ``asyncssh.connect``; they hold secrets
 
     def __repr__(self) -> str:
         return f"Hop({self.user}@{self.host}:{self.port})"
@@ -79,10 +71,7 @@ class Hop:
 
 
 def route(description: MachineDescription) -> tuple[Hop, ...]:
-    """The connections to make, one through the other.
-
-    :raises ConfigurationError: the OpenSSH configuration or a key cannot be read.
-    """
+    """The connections to make, one through the other."""
     try:
         return _route(description)
     except ConfigParseError as error:

@@ -33,12 +33,7 @@ def lost(machine: str, what: str, *, may_have_run: bool) -> MachineLostError:
 
 
 class CommandSession(asyncssh.SSHClientSession[bytes]):
-    """One command.
-
-    :param machine: name of its machine.
-    :param program: its first word.
-    :param detached: whether its exit code is its end, even if something holds its streams.
-    """
+    """One command."""
 
     def __init__(self, machine: str, program: str, *, detached: bool) -> None:
         self._machine = machine
@@ -51,11 +46,7 @@ class CommandSession(asyncssh.SSHClientSession[bytes]):
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def answer(self) -> Answer:
-        """What the command has answered, once it has ended.
-
-        :raises MachineLostError: the connection was lost before.
-        :raises CommandError: it printed too much; or the account runs no commands.
-        """
+        """What the command has answered, once it has ended."""
         await self._ended
         before, mark, out = bytes(self._out).partition(MARK)
         code = self._code

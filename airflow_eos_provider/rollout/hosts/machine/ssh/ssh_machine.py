@@ -47,8 +47,6 @@ class SshMachine:
     sends no signal to what has no terminal. Where ``KillUserProcesses=yes`` stands in a machine's ``logind.conf``,
     systemd ends all processes of a login with its last connection; let such a worker be a systemd unit, or name its
     user in ``KillExcludeUsers=``.
-
-    :param description: of the machine.
     """
 
     def __init__(self, description: MachineDescription) -> None:
