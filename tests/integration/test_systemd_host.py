@@ -35,8 +35,7 @@ from airflow_eos_provider.rollout.hosts.host import (
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
-from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
-from airflow_eos_provider.rollout.hosts.service.unit_look import UnitFacts
+from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from tests.integration import systemd_worker
 from tests.lab.machine import Machine, remove_control_groups
@@ -331,7 +330,7 @@ def test_the_mode_of_a_start_is_read_from_its_own_lines_of_the_journal(unit: Uni
 
 def test_a_restart_is_one_job_and_gives_another_start(unit: Unit) -> None:
     service, asked = unit.service(), list[str]()
-    before, launch = look(service).token, service.launch_now(look(service))
+    before, launch = look(service).token, service.launch(look(service))
     began = time.time()
     unit.restart(service, rollout="r1", replaces=before, changed_at=0.0, asked=asked)
     over = time.time()
@@ -346,17 +345,17 @@ def test_a_restart_is_one_job_and_gives_another_start(unit: Unit) -> None:
     assert started.words == f"started as pid {after.process.pid}"
     assert abs(started.at - after.process.started_at - after.clock_offset) < 1.0
     assert unit.machine.given == 1
-    assert service.launch_now(after) == launch  # no moment and no pid is part of it
+    assert service.launch(after) == launch  # no moment and no pid is part of it
 
 
 def test_what_a_restart_executes_changes_with_the_unit_and_shows_no_secret(unit: Unit, booted: Booted) -> None:
     service = unit.service()
-    launch = service.launch_now(look(service))
+    launch = service.launch(look(service))
     assert PROGRAM in launch.words
     assert {"LOGIN_PASSWORD", "MODE"} <= set(launch.variables)
     assert "hunter22" not in str(launch)
     booted.write("/etc/kafka/worker.env", "MODE=disabled\n")
-    changed = service.launch_now(look(service))
+    changed = service.launch(look(service))
     assert (changed.digest != launch.digest, changed.words) == (True, launch.words)
 
 
@@ -599,7 +598,7 @@ def test_a_unit_of_another_worker_is_a_problem_once_its_start_script_had_its_tim
     unit.config = "/etc/kafka/other.properties"
     facts = look(unit.service())
     assert (facts.reads_file, facts.problem) == (False, None)
-    monkeypatch.setattr("airflow_eos_provider.rollout.hosts.service.unit_look.START_SCRIPT_SECONDS", 0.0)
+    monkeypatch.setattr("airflow_eos_provider.rollout.hosts.service.service.START_SCRIPT_SECONDS", 0.0)
     problem = look(unit.service()).problem
     assert problem is not None
     assert "other.properties" in problem

@@ -18,7 +18,6 @@ from airflow_eos_provider.rollout.hosts.service.commands import CommandService
 from airflow_eos_provider.rollout.hosts.service.service import Service
 from airflow_eos_provider.rollout.hosts.service.started import StartedService
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
-from airflow_eos_provider.rollout.hosts.service.undescribed import UndescribedService
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 
 HostFactory = Callable[[WorkerDescription], Host]
@@ -43,7 +42,7 @@ def host_of(worker: WorkerDescription) -> Host:
 def service_of(machine: Machine, worker: WorkerDescription) -> Service:
     """Who owns a worker's process."""
     if worker.is_url_only or (worker.is_elsewhere and worker.service is None and not worker.start):
-        return UndescribedService(machine, worker)
+        return Service(machine, worker)
     kind = type(worker.service)
     if kind not in SERVICES:
         raise ConfigurationError(

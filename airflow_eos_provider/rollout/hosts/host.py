@@ -151,7 +151,7 @@ class Host(Protocol):
         ...
 
     def restore(self, *, expect: str, original: str) -> None:
-        """Put back what was there before :meth:`edit`, with the digest ``original``. Nothing happens if it is so already.
+        """Put back what was there before :meth:`edit`, with the digest ``original``, unless it is so already.
 
         Refuses with a ``PlanMovedError`` what was edited since it had the digest ``expect``.
         """
@@ -161,7 +161,7 @@ class Host(Protocol):
         """Stop the worker, if it runs, and start it: one act, which ends without this process.
 
         An act of this very rollout that another controller has begun is waited for and reported, not done again. A
-        ``ConfigurationError`` or ``NotRestartedError`` comes before anything is stopped, a ``RestartPendingError`` while
-        the act goes on, and a ``WorkerStartError`` if the worker ended at once.
+        ``ConfigurationError`` or ``NotRestartedError`` comes before anything is stopped, a ``RestartPendingError``
+        while the act goes on, and a ``WorkerStartError`` if the worker ended at once.
         """
         ...

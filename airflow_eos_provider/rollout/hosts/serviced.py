@@ -89,7 +89,7 @@ class ServicedHost:
             obstacles=(*service.obstacles, *file.obstacles, *self._supplied_elsewhere(file, service)),
             restart=service.restart,
             restarted=service.restarted,
-            launch=self._service.launch_now(service),
+            launch=self._service.launch(service),
             how_to_start=self._service.how_to_start,
             log=self._log,
             mode_remedy=self._mode_remedy(service, running),
@@ -97,12 +97,10 @@ class ServicedHost:
 
     def _look(self) -> tuple[_FileLook, ServiceFacts]:
         """File and process: side by side where each waits for its machine."""
-        if isinstance(self._service, StartedService):
+        if isinstance(self._service, StartedService) or not self._machine.name:
             file = self._look_at_file()
-            self._service.address = own_address(self._worker.url, file.properties or {})  # the file tells it
+            self._service.address = own_address(self._worker.url, file.properties or {})
             return file, self._service.look()
-        if not self._machine.name:
-            return self._look_at_file(), self._service.look()
         with ThreadPoolExecutor(1, thread_name_prefix="worker-file") as beside:
             file_asked = beside.submit(self._look_at_file)
             service = self._service.look()
@@ -145,8 +143,7 @@ class ServicedHost:
         with suppress(ConfigurationError):
             properties = read(content.data)
             remember(properties)
-            if isinstance(self._service, StartedService):
-                self._service.address = own_address(self._worker.url, properties)
+            self._service.address = own_address(self._worker.url, properties)
         self._service.restart(replace(request, config_sha256=content.sha256, changed_at=content.changed_at))
 
     @property
@@ -225,7 +222,7 @@ class ServicedHost:
             details={"machine": self._machine.name} if self._machine.name else {},
             problem=why,
             problem_remedy=remedy.rstrip("."),
-            launch=self._service.launch,
+            launch=self._service.launch(),
             how_to_start=self._service.how_to_start,
             log=self._log,
             mode_remedy=remedy.rstrip("."),

@@ -173,9 +173,13 @@ class CommandLines:
         self._known: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
 
     def reader(
-        self, family: Sequence[Process], names: Callable[[Sequence[str], str], bool]
+        self, family: Sequence[Process], paths: Iterable[str], *, folder: str = ""
     ) -> tuple[Process | None, bool | None]:
-        """The process of a family that reads a worker's file: the last one whose words name it, else the first."""
+        """The process of a family that reads a worker's file: the last one whose words name it, else the first.
+
+        And whether its words name the file; None if none may be read. The folder is that of a process whose own may
+        not be seen.
+        """
         if not family:
             return None, None
         # A process that executes another program keeps its pid and its start, but not its name.
@@ -185,7 +189,11 @@ class CommandLines:
         if unknown:
             read = self._read(unknown)
             lines.update({key[pid]: line for pid, line in read.items()})
-        readers = [m for m in family if key[m.pid] in lines and names(lines[key[m.pid]][1], lines[key[m.pid]][0])]
+        readers = [
+            member
+            for member in family
+            if (known := lines.get(key[member.pid])) and names_path(known[1], known[0] or folder, paths)
+        ]
         # Only an answer is kept: a script may execute a program of its own name, with the file among its words.
         self._known = lines if readers else {}
         chosen = readers[-1] if readers else family[0]

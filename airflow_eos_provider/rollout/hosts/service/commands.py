@@ -11,36 +11,27 @@ import posixpath
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import OwnCommands
-from airflow_eos_provider.connect.startup_log import StartupLog
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.redaction import redact
-from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, RestartRequest, StartToken
+from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, RestartRequest, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, one_line, shown_words
-from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine, in_words
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine
 from airflow_eos_provider.rollout.hosts.machine.processes import (
-    CommandLines,
     Process,
     Processes,
     look_at_processes,
-    names_path,
 )
-from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
+from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.service.restart import Restart, restarted_by, under_way
 from airflow_eos_provider.rollout.hosts.service.restart_act import ActKey, RestartTask
-from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, details_of, suspended
+from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts, details_of, suspended
 
 #: A status command that does not answer within this many seconds is ended.
 STATUS_SECONDS = 10
-
-#: A start script may take so long until it executes the program that reads the worker's file, seconds.
-START_SCRIPT_SECONDS = 30.0
-
-#: A right that was missing is asked for again after so many seconds.
-_RIGHT_SECONDS = 20.0
 
 #: A process that ended between the status and the look at it is asked for so often.
 _LOOKS = 3
@@ -86,61 +77,43 @@ class CommandFacts(ServiceFacts):
     top: Process | None = field(default=None, repr=False)
 
 
-class CommandService:
-    """One worker of a supervisor; a :class:`~airflow_eos_provider.rollout.hosts.service.service.Service`."""
+class CommandService(Service):
+    """One worker of a supervisor."""
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         if not isinstance(worker.service, OwnCommands):
             raise ConfigurationError(f"{worker.worker_id} is described by no commands of a supervisor.")
-        self._machine = machine
-        self._where = in_words(machine)
-        self._worker = worker
+        super().__init__(machine, worker)
         self._own = worker.service
-        self._command_lines = CommandLines(machine)
-        self._sudo = Sudo(machine)
-        self._by_sudo = worker.uses_sudo_for("service")
         self._paths: tuple[str, ...] = ()
-        self._right: tuple[float, Obstacle | None] | None = None
         self._restart = Restart(machine, worker, self.look, self._task)
 
     @property
-    def launch(self) -> Launch:
-        """The command that restarts it; what that executes, only its supervisor knows."""
-        words = self._own.restart
-        return Launch(shown_words(words, {}), digest=digest_of(self._worker.worker_id, json.dumps(words)))
-
-    @property
     def how_to_start(self) -> str:
-        """In words, how the worker is started again where it has ended."""
         command = one_line(shown_words(self._own.restart, {}))
-        log = f"; its log {self._worker.log} may say why it ended" if self._worker.log else ""
-        return f"start {self._worker.worker_id}: {command} on {self._where}{log}"
-
-    @property
-    def log(self) -> str:
-        """A path; empty where the description has none."""
-        return str(self._worker.log or "")
+        log = f"; its log {self.log} may say why it ended" if self.log else ""
+        return f"start {self.worker.worker_id}: {command} on {self.where}{log}"
 
     @property
     def commands(self) -> tuple[Command, ...]:
         """Its restart and its status, for root where the description has sudo do them."""
-        user = "root" if self._by_sudo else ""
+        user = "root" if self.worker.uses_sudo_for("service") else ""
         return (Command(self._own.restart, user), Command(self._own.status, user))
 
-    @property
-    def log_commands(self) -> tuple[Command, ...]:
-        """None of its own: its log is a file."""
-        return ()
+    def launch(self, facts: ServiceFacts | None = None) -> Launch:
+        """The command that restarts it; what that executes, only its supervisor knows."""
+        words = self._own.restart
+        return Launch(shown_words(words, {}), digest=digest_of(self.worker.worker_id, json.dumps(words)))
 
     def look(self) -> CommandFacts:
         """The worker's process as it is now."""
         for attempt in range(_LOOKS):
             status = self._status()
-            processes = look_at_processes(self._machine, clock=time.time)
+            processes = look_at_processes(self.machine, clock=time.time)
             if status.pid is None or status.pid in processes.by_pid or attempt == _LOOKS - 1:
                 break
         family = processes.family(status.pid) if status.pid is not None else ()
-        process, reads_file = self._command_lines.reader(family, self._names)
+        process, reads_file = self.command_lines.reader(family, self._config_paths())
         top, record = family[0] if family else None, self._restart.record()
         return CommandFacts(
             process=process,
@@ -149,7 +122,7 @@ class CommandService:
             state="" if process else status.problem or f"its supervisor says: {status.said}",
             stopped=status.stopped,
             runs_as=f"pid {process.pid}" if process else "",
-            details=details_of(process, self._machine),
+            details=details_of(process, self.machine),
             problem=self._problem(status, process, reads_file, processes),
             obstacles=(*self._missing_right(), *suspended(family)),
             restart=under_way(record),
@@ -158,21 +131,13 @@ class CommandService:
             top=top,
         )
 
-    def launch_now(self, facts: ServiceFacts) -> Launch:
-        """The command that restarts it."""
-        return self.launch
-
-    def startup(self, facts: ServiceFacts) -> StartupLog:
-        """Nothing: what it prints goes into a file, if anywhere."""
-        return StartupLog(None, "the description has no log")
-
     def restart(self, request: RestartRequest) -> None:
         """The restart command, by a shell of its machine's own that outlives this process; see ``restart_act.py``."""
         self._restart.run(request)
 
     def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
         """What is to be done."""
-        worker_id = self._worker.worker_id
+        worker_id = self.worker.worker_id
         if facts.problem is not None or not isinstance(facts, CommandFacts):
             raise ConfigurationError(
                 f"{worker_id} cannot be restarted: {facts.problem}.",
@@ -183,30 +148,27 @@ class CommandService:
         return RestartTask(
             key=key,
             kind="commands",
-            words=self._sudo.words(restart),
-            status=self._sudo.words(status),
+            words=self.sudo.words(restart),
+            status=self.sudo.words(status),
             stop_pid=facts.top.pid if facts.top else 0,
             stop_ticks=facts.top.ticks if facts.top else 0,
             grace_seconds=grace_seconds,
-            url=self._worker.url,
+            url=self.worker.url,
             log=self.log,
         )
 
     def _status(self) -> Status:
-        words = self._sudo.words(self.commands[1])
-        answer = self._machine.run(["timeout", str(STATUS_SECONDS), *words], seconds=STATUS_SECONDS + 5.0)
+        words = self.sudo.words(self.commands[1])
+        answer = self.machine.run(["timeout", str(STATUS_SECONDS), *words], seconds=STATUS_SECONDS + 5.0)
         return status_of(answer, self._own.status)
-
-    def _names(self, words: Sequence[str], folder: str) -> bool:
-        return names_path(words, folder, self._config_paths())
 
     def _config_paths(self) -> tuple[str, ...]:
         """The worker's file, as it is described and behind links."""
-        if self._worker.config is None:
+        if self.worker.config is None:
             return ()
         if not self._paths:
-            config = str(self._worker.config)
-            answer = self._machine.run(["readlink", "-f", "--", config])
+            config = str(self.worker.config)
+            answer = self.machine.run(["readlink", "-f", "--", config])
             self._paths = (config, answer.out.decode("utf-8", "surrogateescape").rstrip("\n"))
         return self._paths
 
@@ -218,28 +180,17 @@ class CommandService:
         shown = one_line(shown_words(self._own.status, {}))
         if status.pid is not None and process is None:
             if processes.hides:
-                return f"'{shown}' names pid {status.pid}, which is hidden from this login on {self._where} (hidepid)"
+                return f"'{shown}' names pid {status.pid}, which is hidden from this login on {self.where} (hidepid)"
             return (
-                f"'{shown}' names pid {status.pid}, which does not run on {self._where}: it speaks of another machine "
+                f"'{shown}' names pid {status.pid}, which does not run on {self.where}: it speaks of another machine "
                 "or of a container"
             )
-        if process is None or reads_file is not False or self._worker.config is None:
+        if not self._reads_another_file(process, reads_file, processes):
             return None
-        if processes.now - process.started_at < START_SCRIPT_SECONDS:
-            return None  # a start script that has not come to the worker yet
         return (
-            f"'{shown}' names pid {status.pid}, and no process of it was started with {self._worker.config}: it is "
+            f"'{shown}' names pid {status.pid}, and no process of it was started with {self.worker.config}: it is "
             "another worker's, or 'config' names another file"
         )
-
-    def _missing_right(self) -> tuple[Obstacle, ...]:
-        """Whether sudo lets the login restart it. A right that is there stays."""
-        if not self._by_sudo:
-            return ()
-        if self._right is None or (self._right[1] and time.monotonic() - self._right[0] > _RIGHT_SECONDS):
-            obstacle = self._sudo.obstacle(self.commands, "restart")
-            self._right = (time.monotonic(), obstacle and replace(obstacle, of_next_start=True))
-        return (self._right[1],) if self._right[1] else ()
 
 
 def status_of(answer: Answer, command: Sequence[str]) -> Status:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.startup_log import StartupLog
 from airflow_eos_provider.data_text import sentence
-from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.rollout.hosts.host import (
     CLOCK_TICK_SECONDS,
     NOT_RUNNING,
@@ -17,10 +18,16 @@ from airflow_eos_provider.rollout.hosts.host import (
     StartToken,
 )
 from airflow_eos_provider.rollout.hosts.launch import Launch
-from airflow_eos_provider.rollout.hosts.machine.machine import Machine
-from airflow_eos_provider.rollout.hosts.machine.processes import Process
-from airflow_eos_provider.rollout.hosts.machine.sudo import Command
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine, in_words
+from airflow_eos_provider.rollout.hosts.machine.processes import CommandLines, Process, Processes
+from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
+
+#: A start script may take so long until it executes the program that reads the worker's file, seconds.
+START_SCRIPT_SECONDS = 30.0
+
+#: A right that was missing is asked for again after so many seconds.
+RIGHT_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,49 +98,77 @@ def details_of(process: Process | None, machine: Machine) -> dict[str, object]:
     return {**details, "machine": machine.name} if machine.name else details
 
 
-class Service(Protocol):
-    """Who owns one worker's process."""
+class Service:
+    """Who owns one worker's process: as far as the description alone says, nobody that is known."""
 
-    @property
-    def launch(self) -> Launch:
-        """What a restart executes, as far as the description alone shows."""
-        ...
+    def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
+        self.machine = machine
+        self.where = in_words(machine)
+        self.worker = worker
+        self.address = worker.url  #: where the worker itself listens; behind a proxy it is not what it advertises
+        self.sudo = Sudo(machine)
+        self.command_lines = CommandLines(machine)
+        self._right: tuple[float, Obstacle | None] | None = None
 
     @property
     def how_to_start(self) -> str:
         """In words, how the worker is started again where it has ended."""
-        ...
+        on_machine = f" on {self.machine.name}" if self.machine.name else ""
+        return f"start {self.worker.worker_id}{on_machine} in the usual way"
 
     @property
     def log(self) -> str:
-        """Where its log is to be read: a path, or a command."""
-        ...
+        """Where its log is to be read: a path, or a command; empty where the description has none."""
+        return str(self.worker.log or "")
 
     @property
     def commands(self) -> tuple[Command, ...]:
         """What its restart runs, exactly: as another user where that goes through sudo ('eos hosts sudoers')."""
-        ...
+        return ()
 
     @property
     def log_commands(self) -> tuple[Command, ...]:
-        """What reads its log through sudo, exactly; empty where the login reads it itself."""
-        ...
+        """What reads its log through sudo, exactly; empty where the login reads it itself, or where it is a file."""
+        return ()
+
+    def launch(self, facts: ServiceFacts | None = None) -> Launch:
+        """What a restart executes, with what the service itself knows of it, such as a unit's command."""
+        return Launch()
 
     def look(self) -> ServiceFacts:
         """The worker's process as it is now."""
-        ...
-
-    def launch_now(self, facts: ServiceFacts) -> Launch:
-        """What a restart executes, with what the service itself knows of it, such as a unit's command."""
-        ...
+        return ServiceFacts(problem=self._undescribed)
 
     def startup(self, facts: ServiceFacts) -> StartupLog:
-        """The mode that the process of ``facts`` printed at its start."""
-        ...
+        """The mode that the process of ``facts`` printed at its start, where its log is no file."""
+        return StartupLog(None, "the description has no log")
 
     def restart(self, request: RestartRequest) -> None:
         """Stop the worker, if it runs, and start it: one act, which the machine finishes without this process.
 
         See :meth:`airflow_eos_provider.rollout.hosts.host.Host.restart`.
         """
-        ...
+        raise ConfigurationError(
+            f"{self.worker.worker_id} cannot be restarted: {self._undescribed}.",
+            expected="service: {systemd: UNIT}, {command: {…}} or {start: […]}",
+            remedy="Say in the cluster description who owns its process; see docs/connect/describe-a-cluster.md.",
+        )
+
+    @property
+    def _undescribed(self) -> str:
+        return "it has no 'service'" if self.machine.name else "its process is unknown: it has no 'pid_file'"
+
+    def _missing_right(self) -> tuple[Obstacle, ...]:
+        """Whether sudo lets the login restart it. A right that is there stays; one that is missing may yet be given."""
+        if not self.worker.uses_sudo_for("service"):
+            return ()
+        if self._right is None or (self._right[1] and time.monotonic() - self._right[0] > RIGHT_SECONDS):
+            obstacle = self.sudo.obstacle(self.commands, "restart")
+            self._right = (time.monotonic(), obstacle and replace(obstacle, of_next_start=True))
+        return (self._right[1],) if self._right[1] else ()
+
+    def _reads_another_file(self, process: Process | None, reads_file: bool | None, processes: Processes) -> bool:
+        """Whether the process was started without the worker's file; a start script may not have come to it yet."""
+        if process is None or reads_file is not False or self.worker.config is None:
+            return False
+        return processes.now - process.started_at >= START_SCRIPT_SECONDS

@@ -13,18 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
-from airflow_eos_provider.connect.startup_log import StartupLog
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.redaction import remember
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, RestartRequest, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, how_to_start, launch_of
-from airflow_eos_provider.rollout.hosts.machine.machine import Machine, in_words
-from airflow_eos_provider.rollout.hosts.machine.processes import CommandLines, Process, names_path
-from airflow_eos_provider.rollout.hosts.machine.sudo import Command
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.processes import Process, names_path
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, obstacles
 from airflow_eos_provider.rollout.hosts.service.restart import Restart, restarted_by, under_way
 from airflow_eos_provider.rollout.hosts.service.restart_act import ActKey, RestartTask
-from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, details_of, suspended
+from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts, details_of, suspended
 from airflow_eos_provider.rollout.hosts.service.started_look import LookByScript, Looker, LookHere, StartedLook
 
 #: Option of ``connect-distributed.sh`` to end at once and let the worker run on.
@@ -56,43 +54,22 @@ class StartedFacts(ServiceFacts):
     pid_file_said: str = ""  #: the pid file's first word
 
 
-class StartedService:
-    """One worker that nobody owns; a :class:`~airflow_eos_provider.rollout.hosts.service.service.Service`."""
+class StartedService(Service):
+    """One worker that nobody owns: a start command starts it."""
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
-        self._machine = machine
-        self._where = in_words(machine)
-        self._worker = worker
-        self.address = worker.url
-        self._command_lines = CommandLines(machine)
+        super().__init__(machine, worker)
         self._looker: Looker = LookByScript(machine, worker) if machine.name else LookHere(worker)
         self._restart = Restart(machine, worker, self.look, self._task)
         remember(worker.env)
 
     @property
-    def launch(self) -> Launch:
-        """The start command, its folder and its variables."""
-        return launch_of(self._worker)
-
-    @property
     def how_to_start(self) -> str:
-        """In words, how the worker is started again where it has ended."""
-        return f"on {self._where}, {how_to_start(self._worker)}"
+        return f"on {self.where}, {how_to_start(self.worker)}"
 
-    @property
-    def log(self) -> str:
-        """A path."""
-        return str(self._worker.log or "")
-
-    @property
-    def commands(self) -> tuple[Command, ...]:
-        """None: what the login itself has started, it may stop."""
-        return ()
-
-    @property
-    def log_commands(self) -> tuple[Command, ...]:
-        """None of its own: its log is a file."""
-        return ()
+    def launch(self, facts: ServiceFacts | None = None) -> Launch:
+        """The start command, its folder and its variables."""
+        return launch_of(self.worker)
 
     def look(self) -> StartedFacts:
         """The worker's process as it is now."""
@@ -104,18 +81,14 @@ class StartedService:
         return facts
 
     def _look_once(self) -> StartedFacts:
-        worker = self._worker
+        worker = self.worker
         look = self._looker.look(self.address)
         pid = _named_pid(look)
         if pid is None and (pid := self._find(look)) is not None:
             look = self._looker.look(self.address, pid=pid)
         family = look.processes.family(pid) if pid else ()
         paths = (str(worker.config or ""), look.config)
-
-        def names(line: Sequence[str], folder: str) -> bool:
-            return names_path(line, folder or str(worker.cwd or ""), paths)
-
-        process, reads_file = self._command_lines.reader(family, names)
+        process, reads_file = self.command_lines.reader(family, paths, folder=str(worker.cwd or ""))
         top = self._top(family[0], look) if family else None
         found = tuple(self._owners(family, top, look))
         held_by = "" if found else self._looker.rival(family, look, self.address)
@@ -127,7 +100,7 @@ class StartedService:
             state="" if process else self._state(look, held_by),
             stopped=process is None and not held_by and worker.pid_file is not None and not look.is_closed,
             runs_as=f"pid {process.pid}" if process else "",
-            details=details_of(process, self._machine),
+            details=details_of(process, self.machine),
             problem="; ".join(self._gaps(look)) or None,
             obstacles=(*found, *self._obstacles(family, look, held_by)),
             restart=under_way(record),
@@ -141,21 +114,13 @@ class StartedService:
             pid_file_said=look.pid_said,
         )
 
-    def launch_now(self, facts: ServiceFacts) -> Launch:
-        """The start command, its folder and its variables."""
-        return self.launch
-
-    def startup(self, facts: ServiceFacts) -> StartupLog:
-        """Nothing: what it prints goes into a file, if anywhere."""
-        return StartupLog(None, "the description has no log")
-
     def restart(self, request: RestartRequest) -> None:
         """Stop it by signals and start it by its start command; see ``restart_act.py``."""
         self._restart.run(request)
 
     def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
         """What is to be done."""
-        worker = self._worker
+        worker = self.worker
         assert isinstance(facts, StartedFacts)
         if facts.problem is not None:
             raise ConfigurationError(
@@ -164,13 +129,13 @@ class StartedService:
             )
         if facts.process is None and facts.held_by:
             raise RefusedError(
-                f"The port of {worker.worker_id} is held by {facts.held_by} on {self._where}, "
+                f"The port of {worker.worker_id} is held by {facts.held_by} on {self.where}, "
                 f"which the pid file {worker.pid_file} does not name.",
                 remedy="Find out what that process is. If it is this worker, write its pid into the pid file.",
             )
         if facts.process is not None and not facts.is_own:
             raise RefusedError(
-                f"The pid file {worker.pid_file} names process {facts.process.pid} on {self._where}, whose command "
+                f"The pid file {worker.pid_file} names process {facts.process.pid} on {self.where}, whose command "
                 f"line does not contain {worker.config} or the start command of {worker.worker_id}.",
                 remedy="Find out what that process is, then correct pid_file, config or start.",
             )
@@ -187,7 +152,7 @@ class StartedService:
             log=str(worker.log),
             pid_file=str(worker.pid_file),
             pid_file_said=facts.pid_file_said,
-            env=worker.env if self._machine.name else {**_own_locale(), **worker.env},
+            env=worker.env if self.machine.name else {**_own_locale(), **worker.env},
         )
 
     def _find(self, look: StartedLook) -> int | None:
@@ -195,7 +160,7 @@ class StartedService:
 
         Finds a worker whose pid file is stale: restarted manually, or by a restart that was killed.
         """
-        worker = self._worker
+        worker = self.worker
         paths = (str(worker.config or ""), look.config)
         if worker.config is None or worker.pid_file is None or not names_path(worker.start, str(worker.cwd), paths):
             return None
@@ -214,7 +179,7 @@ class StartedService:
 
     def _is_start_command(self, line: Sequence[str]) -> bool:
         """Whether a command line is the start command; a script's interpreter may stand before it."""
-        start = self._worker.start
+        start = self.worker.start
         first = len(line) - len(start)
         if not start or first < 0 or tuple(line[first + 1 :]) != start[1:]:
             return False
@@ -237,7 +202,7 @@ class StartedService:
     def _obstacles(self, family: Sequence[Process], look: StartedLook, held_by: str) -> Iterator[Obstacle]:
         if family and held_by:
             what = (
-                f"{self._worker.pid_file} names pid {family[0].pid}, but the worker's port is held by {held_by}, "
+                f"{self.worker.pid_file} names pid {family[0].pid}, but the worker's port is held by {held_by}, "
                 f"which pid {family[0].pid} has not started: the worker runs twice, or the pid file is wrong"
             )
             remedy = (
@@ -246,13 +211,13 @@ class StartedService:
             )
             yield Obstacle("restart", what, remedy)
         for path in look.unwritable:
-            what = f"{path} on {self._where} may not be written by this login"
+            what = f"{path} on {self.where} may not be written by this login"
             yield Obstacle("restart", what, "let this login write it, or log in as the user who runs the worker")
         yield from suspended(family)
 
     def _gaps(self, look: StartedLook) -> Iterator[str]:
         """What the description lacks for a roll, in words."""
-        worker = self._worker
+        worker = self.worker
         for name in ("config", "log", "pid_file", "start"):
             if not getattr(worker, name):
                 yield f"it has no '{name}'"
@@ -260,18 +225,18 @@ class StartedService:
         if "cwd" in wrong and "program" in wrong:
             wrong.remove("program")
         for word in wrong if worker.start else ():
-            yield _WORDS[word].format(cwd=worker.cwd, where=self._where, program=worker.start[0])
+            yield _WORDS[word].format(cwd=worker.cwd, where=self.where, program=worker.start[0])
         if _DAEMON in worker.start:
             yield f"its start command detaches the worker ({_DAEMON}), so its process is unknown"
 
     def _state(self, look: StartedLook, held_by: str) -> str:
-        pid_file = self._worker.pid_file
+        pid_file = self.worker.pid_file
         if pid_file is None:
             return "its process is unknown: the description has no pid_file"
         if look.is_closed:
-            return f"its pid file {pid_file} cannot be read on {self._where}"
+            return f"its pid file {pid_file} cannot be read on {self.where}"
         held = f", but its port is held by {held_by}" if held_by else ""
-        return f"{pid_file} names no live process on {self._where}{held}"
+        return f"{pid_file} names no live process on {self.where}{held}"
 
 
 def _own_locale() -> Mapping[str, str]:

@@ -1,30 +1,119 @@
-"""The restart of a worker's unit: one job of systemd's, given once, waited for, and reported.
+"""A worker that is the main process of a systemd unit: systemd reports its state, keeps its log, and restarts it.
 
-Once systemd has the job, it stops and starts the unit without any connection. Only the request may come twice: a
-command that a dying connection has delayed arrives later, or an answer is lost. So the machine compares first: it
-requests the job only if the unit still has the invocation to replace and no job runs. A command that arrives after the
-restart finds another invocation, and does nothing.
+The unit's invocation id identifies one start: systemd makes a new id at each start (systemd.exec(5)). ``NRestarts`` and
+``ActiveEnterTimestamp`` do not: ``systemctl reset-failed`` sets the first to 0 while the unit runs, and with
+``Type=notify`` the second changes when a start is complete.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import SystemdUnit
+from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog, mode_from_own_log
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
-from airflow_eos_provider.redaction import secrets_of
+from airflow_eos_provider.redaction import remember, secrets_of
 from airflow_eos_provider.rollout.hosts.address import accepts_connections
 from airflow_eos_provider.rollout.hosts.host import (
+    CLOCK_TICK_SECONDS,
+    NOT_RUNNING,
     NotRestartedError,
+    Obstacle,
     RestartPendingError,
     RestartRequest,
+    StartToken,
     WorkerStartError,
 )
-from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
-from airflow_eos_provider.rollout.hosts.machine.processes import as_word
-from airflow_eos_provider.rollout.hosts.machine.worker_log import shown_lines
+from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, shown_words
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine, MachineLostError
+from airflow_eos_provider.rollout.hosts.machine.processes import (
+    BEGIN_PROBE,
+    END_OF_PROBE,
+    Process,
+    Processes,
+    as_word,
+    parts_of,
+    processes_of,
+)
+from airflow_eos_provider.rollout.hosts.machine.sudo import Command
+from airflow_eos_provider.rollout.hosts.machine.worker_log import WorkerLog, shown_lines
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
-from airflow_eos_provider.rollout.hosts.service.unit import Unit
-from airflow_eos_provider.rollout.hosts.service.unit_look import UnitFacts, UnitLook
+from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts, suspended
+from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit, files_of, may_write
+
+#: Its arguments: the unit, the worker's file, and the command that tells whether the restart is allowed, if any. No
+#: more than 8 MiB of base64 leaves it: these are small files.
+_LOOK = (
+    as_word(
+        BEGIN_PROBE
+        + f"""
+    unit=$1; config=$2;
+    shown=$(systemctl show --no-pager --property={",".join(PROPERTIES)} -- "$unit" 2>&1); code=$?;
+    part code; echo "$code"; part show; printf '%s\\n' "$shown";
+    part config; readlink -f -- "$config"; part touched; stat -L -c %.Z -- "$config" 2>/dev/null;
+    each() {{ part "file $1"; stat -L -c '%.Y %.Z' -- "$1" 2>/dev/null || echo;
+    if [ -r "$1" ]; then head -c 1000000 -- "$1" | base64; else echo -; fi; }};
+    printf '%s\\n' "$shown" | while IFS= read -r line; do case $line in
+    FragmentPath=/*) each "${{line#*=}}";;
+    DropInPaths=/*) for file in ${{line#*=}}; do each "$file"; done;;
+    EnvironmentFiles=/*) line=${{line#*=}}; for file in ${{line% (ignore_errors=*}}; do
+    if [ -e "$file" ]; then each "$file"; fi; done;;
+    esac; done;
+    part before; printf '%s\\n' "$shown" | while IFS= read -r line; do case $line in ExecStartPre=*)
+    line=${{line#*argv[[]]=}}; for file in ${{line%% ; *}}; do case $file in "$config") ;; /*)
+    if [ -f "$file" ]; then grep -hsIF -e "${{config##*/}}" -- "$file" | head -n 100; fi;; esac; done;; esac; done;
+    part polkit; command -v pkcheck;
+    """
+    )
+    + END_OF_PROBE
+)
+
+#: In the output of the scripts: the journal may not be read, or sudo does not let it.
+_CLOSED, _REFUSED = b"/=eos=closed", b"/=eos=refused"
+
+#: Runs what reads the journal: of this invocation alone, or through sudo of the unit, newest first, as JSON.
+_READ_JOURNAL = as_word(
+    f"""
+    LC_ALL=C; export LC_ALL; kind=$1; invocation=$2; shift 2;
+    of_invocation() {{ if [ "$kind" = json ]; then grep -F -e "$invocation" -e '{_REFUSED.decode()}'; else cat; fi; }};
+    read_journal() {{ "$@" || echo '{_REFUSED.decode()}'; }};
+    if [ "$kind" = text ]; then for file in /var/log/journal/*/system.journal /run/log/journal/*/system.journal; do
+    if [ -e "$file" ] && [ ! -r "$file" ]; then echo '{_CLOSED.decode()}'; fi; done; fi;
+    """
+)
+
+#: Prints the heads of the settings' blocks, and the mode.
+_STARTUP = f"{_READ_JOURNAL} " + as_word(
+    f"""
+    read_journal "$@" | of_invocation |
+    grep -E -e '[A-Za-z]Config values:' -e 'exactly[.]once[.]source[.]support = ' -e '{_REFUSED.decode()}' |
+    head -n 2000
+    """
+)
+
+#: Prints the last lines; as JSON newest first, those of an invocation or, where that is empty, all.
+_TAIL = f"{_READ_JOURNAL} " + as_word(
+    """
+    read_journal "$@" | of_invocation | if [ "$kind" = json ]; then head -n 60; else tail -n 60; fi
+    """
+)
+
+_INVOCATION_FIELD = "_SYSTEMD_INVOCATION_ID"
+
+#: The journal of a start is read to its end, within so many seconds.
+JOURNAL_SECONDS = 20.0
+
+_LOOK_AT_ITS_LOG = "check its log"
+
+#: Of the commands before a start so much is shown.
+_SHOWN_CHARACTERS = 300
+
 
 #: A started worker is watched until it listens, at most this many seconds; one that ends meanwhile has refused its
 #: configuration.
@@ -68,22 +157,301 @@ _COMPARE_AND_RESTART = as_word(
 _PERMISSION_WORDS = ("authentication required", "access denied", "permission denied", "a password is required", "sudo:")
 
 
-class SystemdService(UnitLook):
-    """One worker's unit; a :class:`~airflow_eos_provider.rollout.hosts.service.service.Service`."""
+@dataclass(frozen=True, slots=True)
+class UnitFacts(ServiceFacts):
+    """The facts of a worker that is a systemd unit."""
+
+    #: the unit as systemd shows it; None if systemd could not be asked.
+    unit: Unit | None = field(default=None, repr=False)
+    booted_at: float = 0.0  #: when its machine's uptime began, seconds since the epoch, by this machine's clock
+
+    def at_uptime(self, seconds: float) -> float:
+        """A moment that is known in seconds since the boot, by this machine's clock."""
+        return self.booted_at + seconds
+
+
+class SystemdService(Service):
+    """One worker's unit."""
+
+    def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
+        if not isinstance(worker.service, SystemdUnit):
+            raise ConfigurationError(f"{worker.worker_id} is described by no systemd unit.")
+        super().__init__(machine, worker)
+        self.unit = worker.service.unit
+        self.has_journal = worker.service.journal
+        self._startup: tuple[StartToken, StartupLog] | None = None
+
+    @property
+    def how_to_start(self) -> str:
+        return f"start {self.worker.worker_id}: systemctl start {self.unit} on {self.where}; read its log: {self.log}"
+
+    @property
+    def log(self) -> str:
+        if self.has_journal or self.worker.log is None:
+            return f"journalctl -u {self.unit}"
+        return str(self.worker.log)
+
+    def look(self) -> UnitFacts:
+        """The unit, its process and its files as they are now: one round trip, two at a new start."""
+        if self.unit.removesuffix(".service").endswith("@"):
+            return UnitFacts(problem=f"{self.unit} is a template; name an instance of it ({_example(self.unit)})")
+        config = str(self.worker.config or "")
+        sent_at = time.time()
+        answer = self.machine.run(["/bin/sh", "-c", _LOOK, "sh", self.unit, config])
+        parts = parts_of(answer.out)
+        processes = processes_of(parts, sent_at=sent_at, answered_at=time.time())
+        shown = parts.get("show", b"").decode("utf-8", "replace").strip()
+        unit = Unit.parse(shown, files_of(parts))
+        problem = _problem(unit, self.unit, self.where, shown)
+        if problem is not None:
+            return UnitFacts(problem=problem, clock_offset=processes.clock_offset)
+        variables = unit.variables()
+        remember({name: value for name, (value, _) in variables.items()})
+        paths = (config, parts.get("config", b"").decode("utf-8", "surrogateescape").strip())
+        process, reads_file = self._process(unit, processes, paths)
+        token = _token(unit, process)
+        return UnitFacts(
+            process=process,
+            token=token,
+            reads_file=reads_file,
+            state="" if process else f"unit {unit.name} is {unit.state}",
+            stopped=process is None and unit.is_stopped,
+            runs_as=f"unit {unit.name}, pid {process.pid}" if process else "",
+            details=_details(unit, process, processes, self.machine.name),
+            problem=self._wrong_file(unit, process, reads_file, processes),
+            obstacles=(
+                *self._obstacles(unit, parts),
+                *self._rewritten(unit, parts, processes),
+                *suspended(processes.family(unit.main_pid)),
+            ),
+            restart=f"systemd's job {unit.job} of {unit.name} is running" if unit.job else None,
+            variables={name: value for name, (value, _) in variables.items()},
+            variable_sources={name: source for name, (_, source) in variables.items()},
+            variables_changed_at=unit.variables_changed_at,
+            clock_offset=processes.clock_offset,
+            unit=unit,
+            booted_at=processes.at_uptime(0.0) + processes.clock_offset,
+        )
+
+    def launch(self, facts: ServiceFacts | None = None) -> Launch:
+        """The restart, and what the unit executes with which variables, as far as its machine has told."""
+        if not isinstance(facts, UnitFacts) or facts.unit is None:
+            restart = ("systemctl", "restart", self.unit)
+            return Launch(restart, digest=digest_of(self.worker.worker_id, json.dumps(restart)))
+        unit = facts.unit
+        executed = [word for command in unit.commands for word in command]
+        words = ("systemctl", "restart", unit.name, "→", *shown_words(executed, facts.variables))
+        content = json.dumps([unit.executes, sorted(facts.variables.items())])
+        return Launch(
+            words=words,
+            cwd=unit.working_directory,
+            variables=tuple(sorted(facts.variables)),
+            digest=digest_of(self.worker.worker_id, content),
+        )
+
+    def startup(self, facts: ServiceFacts) -> StartupLog:
+        """The mode that the process printed into the journal at this start of the unit.
+
+        The journal knows the lines of one invocation, so no clock is needed.
+        """
+        if self._startup is not None and self._startup[0] == facts.token:
+            return self._startup[1]
+        if not isinstance(facts, UnitFacts) or facts.unit is None or facts.process is None:
+            return StartupLog(None, facts.state or facts.problem or "its unit does not run")
+        found = self._read_journal(facts.unit)
+        age = time.time() - (facts.process.started_at + facts.clock_offset)
+        if found.mode is not None or age > STARTUP_SECONDS:
+            self._startup = (facts.token, found)
+        return found
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """The commands of a restart, for root where the description has sudo do them."""
+        user = "root" if self.worker.uses_sudo_for("service") else ""
+        restart = Command(("systemctl", "restart", "--no-block", self.unit), user)
+        return (restart, Command(("systemctl", "reset-failed", self.unit), user))
+
+    @property
+    def log_commands(self) -> tuple[Command, ...]:
+        """The command that reads the journal through sudo, which is always the same; empty where none is needed."""
+        if not self.has_journal or not self.worker.uses_sudo_for("log"):
+            return ()
+        return (Command(self._entries_words, "root"),)
+
+    @property
+    def _entries_words(self) -> tuple[str, ...]:
+        fields = f"--output-fields=MESSAGE,_PID,{_INVOCATION_FIELD}"
+        return ("journalctl", "--no-pager", "-r", "-o", "json", fields, "-u", self.unit)
+
+    def restart_words(self) -> tuple[str, ...]:
+        """The command that gives systemd the job."""
+        return self.sudo.words(self.commands[0])
+
+    def reset_words(self) -> tuple[str, ...]:
+        """The command that makes systemd forget a start limit."""
+        return self.sudo.words(self.commands[1])
+
+    def last_lines(self, invocations: Sequence[str]) -> str:
+        """The last lines that the worker printed in its last invocations; they may hold secrets.
+
+        A journal that is late finds no process any more, so it names no invocation of what that has printed. Such
+        lines count where no line of an earlier invocation comes after them; last words of the worker that was replaced
+        may stand before them.
+        """
+        if self.worker.log is not None and not self.has_journal:
+            return WorkerLog(self.machine, PurePosixPath(self.worker.log), sudo=self.worker.uses_sudo_for("log")).tail()
+        lines = self._journal(invocations[0], _TAIL)
+        return (lines if lines.strip() else self._lines_of_none_but(invocations)).decode("utf-8", "replace")
 
     def restart(self, request: RestartRequest) -> None:
         """One job of systemd's, which it finishes by itself."""
         UnitRestart(self, request).run()
 
+    def _process(self, unit: Unit, processes: Processes, paths: Sequence[str]) -> tuple[Process | None, bool | None]:
+        """The process that reads the worker's file, and whether its words name it."""
+        if not unit.main_pid:
+            return None, None
+        family = processes.family(unit.main_pid)
+        if family:
+            return self.command_lines.reader(family, paths, folder=unit.working_directory)
+        started = unit.main_started_at_boottime
+        return (
+            Process(
+                pid=unit.main_pid,
+                start=f"{processes.boot}/{unit.main_pid}/{started}",
+                started_at=processes.at_uptime(started) if started is not None else processes.now,
+                clock_offset=processes.clock_offset,
+            ),
+            None,
+        )
+
+    def _wrong_file(
+        self, unit: Unit, process: Process | None, reads_file: bool | None, processes: Processes
+    ) -> str | None:
+        if not self._reads_another_file(process, reads_file, processes):
+            return None
+        return (
+            f"no process of unit {unit.name} was started with {self.worker.config}: it is the unit of another worker, "
+            "or 'config' names another file than the unit does"
+        )
+
+    def _obstacles(self, unit: Unit, parts: Mapping[str, bytes]) -> tuple[Obstacle, ...]:
+        found = []
+        if unit.has_hit_start_limit:
+            found.append(
+                Obstacle(
+                    "restart",
+                    f"unit {unit.name} has hit its start limit: it ended right after each of its last starts",
+                    f"{_LOOK_AT_ITS_LOG} ({self.log}), correct what it reports, then: systemctl reset-failed "
+                    f"{unit.name}",
+                )
+            )
+        if unit.needs_reload:
+            found.append(
+                Obstacle(
+                    "restart",
+                    f"the files of unit {unit.name} were changed, and systemd has not read them: a restart would start "
+                    "what it has read before",
+                    f"systemctl daemon-reload on {self.where}, then plan again",
+                    of_next_start=True,
+                )
+            )
+        if unit.refuses_restart:
+            what = f"unit {unit.name} refuses to be stopped or started by a command (RefuseManualStart=, …Stop=)"
+            found.append(Obstacle("restart", what, "change its unit file", of_next_start=True))
+        found += self._unpermitted(unit, parts)
+        return tuple(found)
+
+    def _rewritten(self, unit: Unit, parts: Mapping[str, bytes], processes: Processes) -> Iterator[Obstacle]:
+        """Whether each start rewrites the worker's file, so that a change of it would be lost."""
+        config, before = str(self.worker.config or ""), unit.before_start
+        if not config or not before:
+            return
+        scripts = parts.get("before", b"").decode("utf-8", "replace").splitlines()
+        began, started = unit.start_began_at_boottime, unit.main_started_at_boottime
+        touched = parts.get("touched", b"").strip()
+        if (
+            touched
+            and began is not None
+            and started is not None
+            and _is_within(float(touched), processes.at_uptime(began), processes.at_uptime(started))
+        ):
+            what = f"the last start of unit {unit.name} has written {config} before the worker read it"
+        elif any(may_write(line, config) for line in (*before, *scripts)):
+            what = f"unit {unit.name} runs what may write {config} before each start"
+        else:
+            return
+        variables = {name: value for name, (value, _) in unit.variables().items()}
+        commands = "; ".join(" ".join(shown_words(each.split(), variables)) for each in before)
+        yield Obstacle(
+            "change",
+            f"{what} (ExecStartPre={commands[:_SHOWN_CHARACTERS]}): a change of it would be lost at the restart",
+            "change the mode where that command takes it from and restart the unit manually, or take the command out "
+            f"of unit {unit.name}, then plan again",
+        )
+
+    def _unpermitted(self, unit: Unit, parts: Mapping[str, bytes]) -> tuple[Obstacle, ...]:
+        """Whether this login may restart the unit. What polkit's rules allow is only known once it is tried."""
+        if self.worker.uses_sudo_for("service"):
+            return self._missing_right()
+        if parts.get("user", b"").strip() == b"0" or parts.get("polkit", b"").strip():
+            return ()
+        what = f"this login may not restart unit {unit.name} on {self.where}: it is not root, and polkit is absent"
+        remedy = "let it go through sudo (machine: {sudo: [service]}), with the lines of 'eos hosts sudoers'"
+        return (Obstacle("restart", what, remedy, of_next_start=True),)
+
+    def _read_journal(self, unit: Unit) -> StartupLog:
+        where = f"the journal of {unit.name}"
+        if not unit.invocation:
+            return StartupLog(None, f"{where} cannot be searched: systemd names no invocation of it")
+        text = self._journal(unit.invocation, _STARTUP)
+        found = mode_from_own_log(text, where)
+        if found is not None:
+            return found
+        lines = text.splitlines()
+        if _CLOSED in lines or _REFUSED in lines:
+            return StartupLog(
+                None,
+                f"{where} may not be read by this login: make it a member of the group systemd-journal, or let the log "
+                "go through sudo (machine: {sudo: [log]}), with the lines of 'eos hosts sudoers'",
+            )
+        return StartupLog(None, f"{where} holds no start-up of this invocation (its settings are printed at INFO)")
+
+    def _journal(self, invocation: str, script: str) -> bytes:
+        """What the worker printed in an invocation, as a script leaves it, in the order of time."""
+        by_sudo = self.log_commands
+        if by_sudo:
+            words = self.sudo.words(by_sudo[0])
+        else:
+            match = f"{_INVOCATION_FIELD}={invocation}"
+            words = ("journalctl", "--no-pager", "-o", "cat", match)
+        kind = "json" if by_sudo else "text"
+        answer = self.machine.run(["/bin/sh", "-c", script, "sh", kind, invocation, *words], seconds=JOURNAL_SECONDS)
+        return _messages(answer.out) if by_sudo else answer.out
+
+    def _lines_of_none_but(self, invocations: Sequence[str]) -> bytes:
+        """What stands at the journal's end, back to the first entry of another invocation, without systemd's own."""
+        by_sudo = self.log_commands
+        words = self.sudo.words(by_sudo[0]) if by_sudo else self._entries_words
+        of_any = ["/bin/sh", "-c", _TAIL, "sh", "json", "", *words]
+        entries = self.machine.run(of_any, seconds=JOURNAL_SECONDS).out.splitlines()
+        own = itertools.takewhile(lambda entry: _field(entry, _INVOCATION_FIELD) in (None, *invocations), entries)
+        return _messages(b"\n".join(entry for entry in own if _field(entry, "_PID") != "1"))
+
 
 class UnitRestart:
-    """One restart of one worker's unit.
+    """One restart of one worker's unit: one job of systemd's, given once, waited for, and reported.
+
+    Once systemd has the job, it stops and starts the unit without any connection. Only the request may come twice: a
+    command that a dying connection has delayed arrives later, or an answer is lost. So the machine compares first: it
+    requests the job only if the unit still has the invocation to replace and no job runs. A command that arrives after
+    the restart finds another invocation, and does nothing.
 
     How long the worker may take to stop, the unit's own limit says. When the unit has ended and was started is as
     systemd has it.
     """
 
-    def __init__(self, service: UnitLook, request: RestartRequest) -> None:
+    def __init__(self, service: SystemdService, request: RestartRequest) -> None:
         self._service = service
         self._request = request
         self._told: Unit | None = None  # whose moments were told last; None before this act has begun
@@ -280,6 +648,71 @@ class UnitRestart:
             self._say(
                 f"systemd kills it {limit:.0f} s after its stop begins (TimeoutStopSec=), not after {grace:.0f} s"
             )
+
+
+def _is_within(moment: float, begin: float, end: float) -> bool:
+    return begin - CLOCK_TICK_SECONDS <= moment <= end + CLOCK_TICK_SECONDS
+
+
+def _field(entry: bytes, name: str) -> object:
+    """A field of an entry; None where it is absent, or where this is what a command has to say, not an entry."""
+    try:
+        return json.loads(entry).get(name)
+    except (ValueError, AttributeError):
+        return None
+
+
+def _messages(out: bytes) -> bytes:
+    """The messages of a journal's entries as JSON, newest first, as text in the order of time."""
+    lines = []
+    for line in reversed(out.splitlines()):
+        try:
+            message = json.loads(line)["MESSAGE"]
+            lines.append(message.encode() if isinstance(message, str) else bytes(message))
+        except (ValueError, KeyError, TypeError):
+            lines.append(line)
+    return b"\n".join(lines) + b"\n"
+
+
+def _token(unit: Unit, process: Process | None) -> StartToken:
+    """Names this start: the unit's, and of a process that the unit's own has started, that one's."""
+    if process is None:
+        return NOT_RUNNING
+    name = unit.invocation or process.start
+    return StartToken(name if process.pid == unit.main_pid else f"{name}/{process.start}")
+
+
+def _problem(unit: Unit, asked: str, where: str, shown: str) -> str | None:
+    """What the description has wrong, as systemd says."""
+    if not unit.load_state:
+        said = shown.splitlines()[-1][:200] if shown else "systemctl printed nothing"
+        return f"systemd on {where} does not report {asked}: {said}"
+    match unit.load_state:
+        case "loaded":
+            return None
+        case "not-found":
+            return f"there is no unit {asked} on {where}"
+        case "masked":
+            return f"unit {asked} on {where} is masked: nothing may start it (systemctl unmask)"
+        case other:
+            return f"unit {asked} on {where} is not loaded ({other}): {unit.load_error or 'see systemctl status'}"
+
+
+def _details(unit: Unit, process: Process | None, processes: Processes, machine: str) -> dict[str, object]:
+    details: dict[str, object] = {"unit": unit.name, "pid": process.pid if process else None, "state": unit.state}
+    if machine:
+        details["machine"] = machine
+    if unit.restarts:
+        details["restarts_by_systemd"] = unit.restarts
+    if unit.unread_files:
+        details["unreadable"] = list(unit.unread_files)
+    if processes.hides and process is not None and not process.name:
+        details["hidden"] = "processes of other users are hidden from this login (hidepid)"
+    return details
+
+
+def _example(template: str) -> str:
+    return template.removesuffix(".service") + "1.service"
 
 
 def _is_replaced(unit: Unit, invocation: str) -> bool:

@@ -17,7 +17,6 @@ from airflow_eos_provider.rollout.hosts.service.commands import CommandService
 from airflow_eos_provider.rollout.hosts.service.service import Service
 from airflow_eos_provider.rollout.hosts.service.started import StartedService
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
-from airflow_eos_provider.rollout.hosts.service.undescribed import UndescribedService
 
 BY_URL = WorkerDescription("http://w1:8083")
 STARTED = replace(BY_URL, start=("connect.sh",), pid_file=Path("/w1.pid"))
@@ -27,11 +26,11 @@ FAR = MachineDescription("connect-1")
 @pytest.mark.parametrize(
     ("worker", "machine", "service"),
     [
-        (BY_URL, ThisMachine, UndescribedService),
+        (BY_URL, ThisMachine, Service),
         (replace(BY_URL, config=Path("/w1.properties")), ThisMachine, StartedService),
         (STARTED, ThisMachine, StartedService),
         (replace(STARTED, machine=FAR), SshMachine, StartedService),
-        (replace(BY_URL, config=Path("/w1.properties"), machine=FAR), SshMachine, UndescribedService),
+        (replace(BY_URL, config=Path("/w1.properties"), machine=FAR), SshMachine, Service),
         (replace(BY_URL, service=SystemdUnit("connect.service")), ThisMachine, SystemdService),
         (replace(BY_URL, service=OwnCommands(("a",), ("b",)), machine=FAR), SshMachine, CommandService),
     ],

@@ -9,11 +9,11 @@ import pytest
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import SystemdUnit
-from airflow_eos_provider.rollout.hosts.host import NotRestartedError
+from airflow_eos_provider.rollout.hosts.host import NotRestartedError, RestartRequest
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
+from airflow_eos_provider.rollout.hosts.service.service import Service
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
-from airflow_eos_provider.rollout.hosts.service.undescribed import UndescribedService
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 
 
@@ -30,14 +30,14 @@ def test_a_login_without_a_name_may_change_its_own_file(tmp_path: Path) -> None:
     config = tmp_path / "c.properties"
     config.write_text("group.id=connect\nexactly.once.source.support=enabled\n")
     worker = WorkerDescription("http://127.0.0.1:8083", config=config)
-    facts = ServicedHost(worker, Nameless(), UndescribedService(Nameless(), worker)).observe()
+    facts = ServicedHost(worker, Nameless(), Service(Nameless(), worker)).observe()
     assert facts.digest is not None
     assert facts.properties["group.id"] == "connect"
     assert facts.obstacles == ()
 
 
 class UnaskedService(SystemdService):
-    def restart(self, **_: object) -> None:
+    def restart(self, request: RestartRequest) -> None:
         raise AssertionError("the service was asked for a restart")
 
 

@@ -155,7 +155,7 @@ def test_the_reader_of_a_file_is_found_below_its_wrapper_and_remembered(wrapper:
     def look(paths: tuple[str, ...]) -> tuple[int, bool | None]:
         processes = look_at_processes(machine, clock=time.time)
         assert abs(processes.clock_offset) < 1.0
-        reader, reads = lines.reader(processes.family(wrapper), lambda words, folder: names_path(words, folder, paths))
+        reader, reads = lines.reader(processes.family(wrapper), paths)
         assert reader is not None
         assert abs(reader.started_at - time.time()) < 60.0
         return reader.pid, reads
@@ -170,4 +170,4 @@ def test_the_reader_of_a_file_is_found_below_its_wrapper_and_remembered(wrapper:
 
 def test_of_a_process_that_is_gone_nothing_is_known() -> None:
     lines = CommandLines(ThisMachine())
-    assert lines.reader((), lambda words, folder: True) == (None, None)
+    assert lines.reader((), ()) == (None, None)

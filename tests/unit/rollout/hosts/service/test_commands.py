@@ -23,8 +23,8 @@ from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
-from airflow_eos_provider.rollout.hosts.service import commands as commands_module
 from airflow_eos_provider.rollout.hosts.service import restart_act
+from airflow_eos_provider.rollout.hosts.service import service as service_module
 from airflow_eos_provider.rollout.hosts.service.commands import CommandFacts, CommandService
 from tests.sshd import Sshd
 from tests.unit.rollout.hosts.service.supervisors import Supervised, runit, supervisord
@@ -147,7 +147,7 @@ def test_a_supervisor_that_is_not_there_is_a_problem_and_nothing_is_known(connec
 def test_a_status_that_names_another_process_is_a_problem(
     connect: Supervised, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands_module, "START_SCRIPT_SECONDS", 0.0)
+    monkeypatch.setattr(service_module, "START_SCRIPT_SECONDS", 0.0)
     other = subprocess.Popen(["sleep", "60"])
     try:
         problem = own(connect, status=("echo", str(other.pid))).look().problem

@@ -14,9 +14,8 @@ from airflow_eos_provider.rollout.hosts.machine.processes import Process
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service import systemd
-from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitRestart
+from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts, UnitRestart
 from airflow_eos_provider.rollout.hosts.service.unit import Unit
-from airflow_eos_provider.rollout.hosts.service.unit_look import UnitFacts
 
 
 class Bare(ThisMachine):
