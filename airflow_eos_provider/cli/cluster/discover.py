@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,14 +24,9 @@ from airflow_eos_provider.data_text import visible
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.redaction import is_secret_itself, secrets_of
-from airflow_eos_provider.rollout.hosts.address import port_of
-from airflow_eos_provider.rollout.hosts.discovery.this_machine import (
-    LocalWorker,
-    find_local_worker,
-    is_on_this_machine,
-    listening_pid,
-    not_a_worker,
-)
+from airflow_eos_provider.rollout.hosts.address import is_on_this_machine
+from airflow_eos_provider.rollout.hosts.discovery.here import look_here, propose_here
+from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 
 
@@ -75,9 +70,11 @@ def discover(
     group = describe_group(settings, group_id)
     members = sorted(group.members, key=lambda m: m.worker_id)
     far = [member.url for member in members if ssh and is_elsewhere(member.url)]
-    local = {member.url: find_local_worker(member.url, group_id) for member in members if member.url not in far}
+    local = _look_here([member.url for member in members if member.url not in far], group_id)
     looked = look_over_ssh(far, group_id, SshOptions(ssh_user, ssh_config, sudo), machine_of)
-    pid_files = {url: _pid_file(url, found, write) for url, found in local.items() if found is not None}
+    pid_files = {
+        url: _pid_file(url, write) for url, found in local.items() if write is not None and _lacks_pid_file(found)
+    }
     document: dict[str, Any] = {"bootstrap_servers": bootstrap_servers}
     shown = {name: value for name, value in properties.items() if not is_secret_itself(name)}
     if of_java:
@@ -101,9 +98,7 @@ def discover(
         return
     _write_new(write, proposal)
     for url, pid_file in pid_files.items():
-        found = local[url]
-        if pid_file is not None and found is not None and found.pid_file is None:
-            _write_new(pid_file, f"{found.start_pid}\n")
+        _write_new(pid_file, f"{local[url].start_pid}\n")
     then = "eos hosts check" if looked else "eos status"
     console.print(f"Wrote {write}. Read it, complete it, then: {then} --cluster {write}", soft_wrap=True)
 
@@ -122,59 +117,45 @@ def _write_new(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _pid_file(url: str, found: LocalWorker, write: Path | None) -> Path | None:
-    """The worker's own pid file; where it has none, one beside the new cluster file."""
-    if found.pid_file is not None or write is None:
-        return found.pid_file
+def _look_here(urls: Sequence[str], group_id: str) -> dict[str, ProposedWorker]:
+    """What is proposed for the workers that are not looked for over SSH."""
+    here = [url for url in urls if is_on_this_machine(url)]
+    seen = look_here(here) if here else None
+    elsewhere = ProposedWorker(remarks=("it is not on this machine ('--ssh' looks on its machine)",))
+    return {url: propose_here(url, group_id, seen) if seen and url in here else elsewhere for url in urls}
+
+
+def _lacks_pid_file(found: ProposedWorker) -> bool:
+    return bool(found.start_pid) and "pid_file" not in found.entry
+
+
+def _pid_file(url: str, write: Path) -> Path:
+    """A pid file beside the new cluster file."""
     return write.absolute().with_name(f"{worker_id_of(url).replace(':', '-')}.pid")
 
 
-def _entry(url: str, found: LocalWorker | None, pid_file: Path | None) -> dict[str, Any]:
-    entry: dict[str, Any] = {"url": url.rstrip("/")}
-    if found is None:
-        return entry
-    for name, value in (("config", found.config), ("log", found.log), ("pid_file", pid_file)):
-        if value is not None:
-            entry[name] = str(value)
-    if found.start:
-        entry["start"] = list(found.start)
-    if found.cwd is not None:
-        entry["cwd"] = str(found.cwd)
-    return entry
+def _entry(url: str, found: ProposedWorker, pid_file: Path | None) -> dict[str, Any]:
+    return {"url": url.rstrip("/"), **found.entry, **({"pid_file": str(pid_file)} if pid_file else {})}
 
 
-def _notes(
-    local: Mapping[str, LocalWorker | None], pid_files: Mapping[str, Path | None], left_out: set[str]
-) -> Iterator[str]:
+def _notes(local: Mapping[str, ProposedWorker], pid_files: Mapping[str, Path], left_out: set[str]) -> Iterator[str]:
     yield "Proposed from the current members of the group; read it before you use it."
     if left_out:
         yield f"Secrets are not written here; add to client yourself: {', '.join(sorted(left_out))}, then chmod 600."
     for url, found in local.items():
         worker_id = worker_id_of(url)
-        if found is None:
-            yield f"{worker_id}: {_not_found(url)}: add config, log, pid_file and start."
+        if found.pid is None:
+            yield from (f"{worker_id}: {remark}: add config, log, pid_file and start." for remark in found.remarks)
             continue
-        yield f"{worker_id}: process {found.pid}, run by {found.user}."
-        missing = [name for name in ("config", "log") if getattr(found, name) is None]
-        if missing:
-            yield f"{worker_id}: could not be found out: {', '.join(missing)}."
+        yield f"{worker_id}: process {found.pid}, run by {found.owner}."
         yield from (f"{worker_id}: {remark}." for remark in found.remarks)
-        if pid_files.get(url) is None:
-            yield (
-                f"{worker_id}: no pid file names it: write {found.start_pid} into a file and name that as pid_file "
-                "(--write does both)."
-            )
-        elif found.pid_file is None:
+        if url in pid_files:
             yield (
                 f"{worker_id}: no pid file named it, so one is written next to this file; a restart without eos "
                 "makes it stale."
             )
-
-
-def _not_found(url: str) -> str:
-    listener = listening_pid(url)
-    if listener is not None:
-        return f"{not_a_worker(port_of(url), listener)}, and no worker's file here names that port"
-    if is_on_this_machine(url):
-        return "it is on this machine, but this user may not see its process (run this as the worker's user)"
-    return "it is not on this machine ('--ssh' looks on its machine)"
+        elif _lacks_pid_file(found):
+            yield (
+                f"{worker_id}: no pid file names it: write {found.start_pid} into a file and name that as pid_file "
+                "(--write does both)."
+            )

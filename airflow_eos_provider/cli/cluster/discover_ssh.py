@@ -137,6 +137,9 @@ def _remarks(machine: MachineDescription, seen: MachineLook, found: ProposedWork
     if found.pid is not None:
         yield f"process {found.pid} on {machine}, run by {found.owner}; seen as {seen.user}."
     yield from (f"{remark}." for remark in found.remarks)
+    if found.start_pid and "pid_file" not in found.entry["service"]:
+        file = f"write {found.start_pid} into a file on its machine and name that as pid_file"
+        yield f"no pid file names it: {file}."
     if found.sudo:
         privileges = ", ".join(each for each in PRIVILEGES if each in found.sudo)
         yield f"through sudo there: {privileges}; 'eos hosts sudoers' prints what to allow {seen.login}."

@@ -7,6 +7,7 @@ detected before anything is stopped. :func:`look` reads ``/proc``; :func:`obstac
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import re
@@ -70,6 +71,8 @@ class ProcessView:
     namespaces: Mapping[str, str] = field(default_factory=dict)
     user: str = ""  #: the user's name, on its machine; empty for what this machine calls it
 
+    line: tuple[str, ...] = field(default=(), repr=False)  #: its words, where they were asked for
+
     @property
     def unit(self) -> str | None:
         """The systemd service that it runs in; None if none, or one that people work in."""
@@ -104,31 +107,38 @@ def own_address(url: str, properties: Mapping[str, str]) -> str:
     return f"http://{host if host not in ('', '0.0.0.0') else '127.0.0.1'}:{port}"
 
 
-def look(pid: int) -> ProcessView | None:
-    """A process as it is now; None if there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
-        cgroup = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+def view_of(stat: bytes, status: str, cgroup: str, line: Sequence[str] = ()) -> ProcessView | None:
+    """A process from its files in ``/proc``; the status may also name user and namespaces. None if it has ended."""
     fields = stat.rpartition(b")")[2].split()
-    uids = next(line.split() for line in status.splitlines() if line.startswith("Uid:"))
-    namespaces = {}
-    for name in _NAMESPACES:
-        try:
-            namespaces[name] = str(Path(f"/proc/{pid}/ns/{name}").readlink())
-        except OSError:
-            continue
+    said = {key: value.strip() for key, _, value in (each.partition(":") for each in status.splitlines())}
+    uids = said.get("Uid", "").split()
+    if len(fields) < 4 or len(uids) < 2:
+        return None
     return ProcessView(
-        pid=pid,
+        pid=int(stat.partition(b" ")[0]),
         name=stat.partition(b"(")[2].rpartition(b")")[0].decode(errors="replace"),
-        uid=int(uids[2]),
+        uid=int(uids[1]),
         parent=int(fields[1]),
         session=int(fields[3]),
-        cgroups=tuple(line.split(":", 2)[2] for line in cgroup.splitlines() if line.count(":") >= 2),
-        namespaces=namespaces,
+        cgroups=tuple(each.split(":", 2)[2] for each in cgroup.splitlines() if each.count(":") >= 2),
+        namespaces={kind: said[kind] for kind in _NAMESPACES if kind in said},
+        user=said.get("User", ""),
+        line=tuple(line),
     )
+
+
+def look(pid: int) -> ProcessView | None:
+    """A process as it is now; None if there is none."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        stat, cgroup = (folder / "stat").read_bytes(), (folder / "cgroup").read_text(errors="replace")
+        status = (folder / "status").read_text(errors="replace")
+    except OSError:
+        return None
+    for kind in _NAMESPACES:
+        with contextlib.suppress(OSError):
+            status += f"{kind}: {(folder / 'ns' / kind).readlink()}\n"
+    return view_of(stat, status, cgroup)
 
 
 def ancestors(pid: int) -> frozenset[int]:

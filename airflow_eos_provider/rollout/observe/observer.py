@@ -25,8 +25,8 @@ from airflow_eos_provider.connect.topics.config_topic import ClusterState, confi
 from airflow_eos_provider.connect.transactional_ids import is_of_group, leader_id
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
+from airflow_eos_provider.rollout.hosts.address import is_same_port
 from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
-from airflow_eos_provider.rollout.hosts.discovery.this_machine import is_same_port
 from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation, shared_topics
 from airflow_eos_provider.rollout.observe.reported_states import unsettled

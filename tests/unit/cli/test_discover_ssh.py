@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from airflow_eos_provider.cli.cluster.discover import _write_new
 from airflow_eos_provider.cli.cluster.discover_ssh import (
     SshOptions,
     alias_of,
@@ -20,6 +21,7 @@ from airflow_eos_provider.cli.cluster.discover_ssh import (
 )
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.cluster.placement import MachineDescription
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
@@ -179,3 +181,12 @@ def test_there_are_no_defaults_beside_a_worker_of_this_machine() -> None:
         {"url": "http://localhost:8083", "config": "/c"},
     ]
     assert with_defaults(entries) == ({}, entries)
+
+
+def test_a_description_is_its_owners_alone_and_never_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "eos.yaml"
+    _write_new(path, "group_id: a\n")
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(ConfigurationError, match="exists already"):
+        _write_new(path, "group_id: b\n")
+    assert path.read_text() == "group_id: a\n"

@@ -17,9 +17,10 @@ from itertools import pairwise
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.ownership import names_worker
+from airflow_eos_provider.rollout.hosts.service.restart_act import listening_at
 
 #: How long a look may take, seconds: it reads ``/proc``, and a log until it finds the printed settings.
-LOOK_SECONDS = 20.0
+LOOK_SECONDS = 60.0
 
 #: How an open socket is shown; a file's name may look much like it.
 _SOCKET = re.compile(r"socket:\[([0-9]{1,20})\]")
@@ -40,7 +41,7 @@ for port do
   hex=$(printf '%04X' "$port")
   for table in /proc/net/tcp /proc/net/tcp6; do
     while read -r _ address _ state _ _ _ _ _ inode _; do
-      case "$address $state" in *":$hex 0A") say listener "$port $inode"; inodes="$inodes $inode ";; esac
+      case "$address $state" in *":$hex 0A") say listener "$address $inode"; inodes="$inodes $inode ";; esac
     done 2>/dev/null <"$table"
   done
 done
@@ -158,13 +159,18 @@ class MachineLook:
     user: str  #: who has looked: the login, or root through sudo
     login: str  #: who is logged in
     groups: frozenset[str]  #: the login's groups
-    #: per TCP port, the inodes of the sockets that listen on it, of all addresses.
-    listeners: Mapping[int, frozenset[int]]
+    #: per address, as ``/proc/net/tcp`` has it, the inodes of the sockets that listen there.
+    listeners: Mapping[str, frozenset[int]]
     processes: tuple[SeenProcess, ...]  #: those that may be workers
 
     @property
     def workers(self) -> tuple[SeenProcess, ...]:
         return tuple(process for process in self.processes if process.is_worker)
+
+    def listeners_at(self, url: str) -> frozenset[int]:
+        """The sockets that listen at a worker's address."""
+        addresses = re.compile(listening_at(url))
+        return frozenset().union(*(found for address, found in self.listeners.items() if addresses.fullmatch(address)))
 
 
 def look_at(machine: Machine, ports: Iterable[int], *, sudo: bool = False) -> MachineLook:
@@ -195,12 +201,12 @@ def parse(facts: Sequence[tuple[str, bytes]]) -> MachineLook:
     """What the script has said, as values."""
     begins = [number for number, (name, _) in enumerate(facts) if name == "process"]
     head = facts[: begins[0]] if begins else facts
-    listeners: dict[int, set[int]] = {}
+    listeners: dict[str, set[int]] = {}
     login, user, groups = "", "", frozenset[str]()
     for name, value in head:
         words = _text(value).split()
         if name == "listener":
-            listeners.setdefault(int(words[0]), set()).add(int(words[1]))
+            listeners.setdefault(words[0], set()).add(int(words[1]))
         elif name == "login":
             login, user = words[:2]
         elif name == "groups":
@@ -210,7 +216,7 @@ def parse(facts: Sequence[tuple[str, bytes]]) -> MachineLook:
         user=user,
         login=login,
         groups=groups,
-        listeners={port: frozenset(inodes) for port, inodes in listeners.items()},
+        listeners={address: frozenset(inodes) for address, inodes in listeners.items()},
         processes=tuple(_process(section) for section in sections),
     )
 

@@ -12,20 +12,18 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from airflow_eos_provider.connect.cluster.placement import PRIVILEGES, Privilege
+from airflow_eos_provider.kafka.settings.kafka_settings import is_secret
 from airflow_eos_provider.rollout.hosts.address import port_of
 from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenParent, SeenProcess
-from airflow_eos_provider.rollout.hosts.discovery.this_machine import (
-    not_a_worker,
-    secret_words,
-    started_with,
-    without_start,
-)
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, SUPERVISORS, ProcessView, ports_of
 
 #: Groups whose members may read the journal of the whole system (systemd-journald.service(8)).
 JOURNAL_GROUPS = frozenset({"systemd-journal", "adm", "wheel"})
 
 _GARBAGE_COLLECTION = re.compile(r"(^|[-_.])gc([-_.]|$)", re.IGNORECASE)
+
+#: Words before a list of jars, in which names like ``token.jar`` say nothing of secrets.
+_CLASS_PATH = frozenset({"-cp", "-classpath", "--class-path"})
 
 ROOT = "root"
 
@@ -40,24 +38,27 @@ class ProposedWorker:
     entry: Mapping[str, Any] = field(default_factory=dict)
     sudo: frozenset[Privilege] = frozenset()  #: what goes through ``sudo -n`` there
     remarks: tuple[str, ...] = ()  #: what whoever completes the description should know
+    start_pid: int = 0  #: the process of its start command; 0 where none is proposed
 
 
 def propose(url: str, group_id: str, seen: MachineLook) -> ProposedWorker:
     """What is proposed for the worker that advertises ``url``."""
-    process, doubt = choose(port_of(url), group_id, seen)
+    process, doubt = choose(url, group_id, seen)
     if process is None:
         return ProposedWorker(remarks=(doubt,))
-    service, remarks = _service(process, seen)
+    service, remarks = _service(process)
     log, about_log = _log(process, service, seen.user)
     entry = {**service, **({"config": process.config} if process.config else {}), **log}
     all_remarks = (*([doubt] if doubt else []), *_about_file(process, seen.user), *remarks, *about_log)
-    return ProposedWorker(process.pid, process.owner, entry, _sudo(process, entry, seen), all_remarks)
+    start_pid = _starter(process).pid if "start" in service.get("service", {}) else 0
+    return ProposedWorker(process.pid, process.owner, entry, _sudo(process, entry, seen), all_remarks, start_pid)
 
 
-def choose(port: int, group_id: str, seen: MachineLook) -> tuple[SeenProcess | None, str]:
-    """The process that listens on a port, as far as that may be seen; and, in words, how sure that is."""
+def choose(url: str, group_id: str, seen: MachineLook) -> tuple[SeenProcess | None, str]:
+    """The process that listens at an address, as far as that may be seen; and, in words, how sure that is."""
+    port, listeners = port_of(url), seen.listeners_at(url)
     own = [each for each in seen.processes if (each.settings or {}).get("group.id", group_id) == group_id]
-    listening = [each for each in seen.processes if each.sockets & seen.listeners.get(port, frozenset())]
+    listening = [each for each in seen.processes if each.sockets & listeners]
     worker = next((each for each in listening if each.is_worker_of(group_id)), None)
     if worker is not None:
         return worker, ""
@@ -82,12 +83,12 @@ def choose(port: int, group_id: str, seen: MachineLook) -> tuple[SeenProcess | N
     )
 
 
-def _service(process: SeenProcess, seen: MachineLook) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _service(process: SeenProcess) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Who owns the process, as the description says it, and what is to be known of that."""
     supervisor = next((each for each in process.parents if _is_supervisor(each)), None)
     if supervisor is not None:  # first: a supervisor may run in a unit of its own
         return _supervised(process, supervisor)
-    view = _view(process)
+    view = view_of(process)
     if view.container is not None:
         return {}, (f"it runs in a container ({view.container[:40]}), which is not rolled over SSH",)
     if view.unit is not None:
@@ -95,7 +96,7 @@ def _service(process: SeenProcess, seen: MachineLook) -> tuple[dict[str, Any], t
     return _started(process)
 
 
-def _view(process: SeenProcess) -> ProcessView:
+def view_of(process: SeenProcess) -> ProcessView:
     return ProcessView(process.pid, process.name, uid=-1, parent=0, session=0, cgroups=process.cgroups)
 
 
@@ -149,29 +150,35 @@ def _commands(
 
 def _started(process: SeenProcess) -> tuple[dict[str, Any], tuple[str, ...]]:
     """A start command: of the script that waits for the worker, else its own, without secrets."""
-    parent = process.parents[0] if process.parents else None
-    script = parent if parent is not None and _is_script(parent) else None
-    start = script.command if script else process.command
-    folder = (script.cwd if script else process.cwd) or ""
+    starter = _starter(process)
     service: dict[str, Any] = {}
     remarks = ["nothing starts it again when it ends"]
-    secrets = secret_words(start)
+    secrets = secret_words(starter.command)
     if secrets:
-        remarks.append(without_start(secrets))
+        remarks.append(
+            f"its command line may contain a secret ({', '.join(secrets)}), so start is left out: write a start "
+            "script that takes it from a file, restart the worker by it, and name the script"
+        )
     else:
-        service["start"] = list(start)
-        if folder:
-            service["cwd"] = folder
+        service["start"] = list(starter.command)
+        if starter.cwd:
+            service["cwd"] = starter.cwd
+        if process.pid_files:
+            service["pid_file"] = process.pid_files[0]
+        if starter is process:
+            remarks.append("no script waits for it: start is the process's own command line")
     if process.variables is None:
         remarks.append("its variables cannot be read: add the variables that it needs as env")
     elif process.variables:
-        remarks.append(started_with(sorted(process.variables)))
-    if process.pid_files:
-        service["pid_file"] = process.pid_files[0]
-    else:
-        pid = script.pid if script else process.pid
-        remarks.append(f"no pid file names it: write {pid} into a file on its machine and name that as pid_file")
+        names = ", ".join(sorted(process.variables))
+        remarks.append(f"it was started with {names}: add them as env unless start sets them itself")
     return ({"service": service} if "start" in service else {}), tuple(remarks)
+
+
+def _starter(process: SeenProcess) -> SeenProcess | SeenParent:
+    """The script that waits for a process, else the process itself: Kafka's own scripts give way to it (``exec``)."""
+    parent = process.parents[0] if process.parents else None
+    return parent if parent is not None and _is_script(parent) else process
 
 
 def _is_script(parent: SeenParent) -> bool:
@@ -227,3 +234,22 @@ def shared(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for name, value in first.items()
         if name != "url" and all(name in other and other[name] == value for other in others)
     }
+
+
+def not_a_worker(port: int, pid: int, name: str) -> str:
+    """In words: the process that has a port is not a worker."""
+    return f"port {port} is held by process {pid} ({name}), which is no Connect worker of this group; it may be a proxy"
+
+
+def secret_words(command: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command line that may hold a secret, without their values."""
+    found = []
+    for before, word in zip(("", *command), command, strict=False):
+        if before in _CLASS_PATH or (word.startswith("/") and "=" not in word):
+            continue
+        has_password = bool(re.search(r"://[^:/@\s]++:[^/@\s]++@", word))
+        if has_password or is_secret(word.replace("_", ".")):
+            found.append(
+                word.partition("=")[0] if "=" in word else "an address with a password" if has_password else word
+            )
+    return tuple(found)

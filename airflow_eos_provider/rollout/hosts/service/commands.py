@@ -11,13 +11,13 @@ import posixpath
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import OwnCommands
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.redaction import redact
-from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, RestartRequest, StartToken
+from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, one_line, shown_words
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine
 from airflow_eos_provider.rollout.hosts.machine.processes import (
@@ -26,9 +26,9 @@ from airflow_eos_provider.rollout.hosts.machine.processes import (
     look_at_processes,
 )
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
-from airflow_eos_provider.rollout.hosts.service.restart import Restart, restarted_by, under_way
+from airflow_eos_provider.rollout.hosts.service.restart import ActingService
 from airflow_eos_provider.rollout.hosts.service.restart_act import ActKey, RestartTask
-from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts, details_of, suspended
+from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, details_of, suspended
 
 #: A status command that does not answer within this many seconds is ended.
 STATUS_SECONDS = 10
@@ -69,15 +69,7 @@ class Status:
     problem: str | None = None  #: in words, why it tells neither; None if it does
 
 
-@dataclass(frozen=True, slots=True)
-class CommandFacts(ServiceFacts):
-    """The facts of a worker that another supervisor owns."""
-
-    #: the process that the status names; what reads the worker's file may be below it.
-    top: Process | None = field(default=None, repr=False)
-
-
-class CommandService(Service):
+class CommandService(ActingService):
     """One worker of a supervisor."""
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
@@ -86,7 +78,6 @@ class CommandService(Service):
         super().__init__(machine, worker)
         self._own = worker.service
         self._paths: tuple[str, ...] = ()
-        self._restart = Restart(machine, worker, self.look, self._task)
 
     @property
     def how_to_start(self) -> str:
@@ -105,7 +96,7 @@ class CommandService(Service):
         words = self._own.restart
         return Launch(shown_words(words, {}), digest=digest_of(self.worker.worker_id, json.dumps(words)))
 
-    def look(self) -> CommandFacts:
+    def look(self) -> ServiceFacts:
         """The worker's process as it is now."""
         for attempt in range(_LOOKS):
             status = self._status()
@@ -114,8 +105,7 @@ class CommandService(Service):
                 break
         family = processes.family(status.pid) if status.pid is not None else ()
         process, reads_file = self.command_lines.reader(family, self._config_paths())
-        top, record = family[0] if family else None, self._restart.record()
-        return CommandFacts(
+        facts = ServiceFacts(
             process=process,
             token=StartToken(process.start) if process else NOT_RUNNING,
             reads_file=reads_file,
@@ -125,20 +115,15 @@ class CommandService(Service):
             details=details_of(process, self.machine),
             problem=self._problem(status, process, reads_file, processes),
             obstacles=(*self._missing_right(), *suspended(family)),
-            restart=under_way(record),
-            restarted=restarted_by(record, top),
             clock_offset=processes.clock_offset,
-            top=top,
+            top=family[0] if family else None,
         )
-
-    def restart(self, request: RestartRequest) -> None:
-        """The restart command, by a shell of its machine's own that outlives this process; see ``restart_act.py``."""
-        self._restart.run(request)
+        return self._with_act(facts)
 
     def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
         """What is to be done."""
         worker_id = self.worker.worker_id
-        if facts.problem is not None or not isinstance(facts, CommandFacts):
+        if facts.problem is not None:
             raise ConfigurationError(
                 f"{worker_id} cannot be restarted: {facts.problem}.",
                 remedy="Correct 'service' or 'machine' in the cluster description.",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import replace
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.redaction import redact, secrets_of
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, RestartRequest, WorkerStartError
-from airflow_eos_provider.rollout.hosts.machine.machine import Machine, in_words
-from airflow_eos_provider.rollout.hosts.machine.processes import Process
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.worker_log import WorkerLog
 from airflow_eos_provider.rollout.hosts.restart_event import OnEvent, RestartEvent, moments_of, without_moments
 from airflow_eos_provider.rollout.hosts.service.restart_act import (
@@ -26,7 +26,9 @@ from airflow_eos_provider.rollout.hosts.service.restart_act import (
     RestartRecord,
     RestartTask,
 )
-from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
+from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts
+
+F = TypeVar("F", bound=ServiceFacts)
 
 _WITHHELD = "***"
 
@@ -34,30 +36,18 @@ _WITHHELD = "***"
 _ATTEMPTS = 3
 
 
-class Restart:
-    """Restarts one worker."""
+class ActingService(Service):
+    """A service whose worker is restarted by an act of its machine."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        worker: WorkerDescription,
-        look: Callable[[], ServiceFacts],
-        task: Callable[[ServiceFacts, ActKey, float], RestartTask],
-    ) -> None:
-        self._machine = machine
-        self._where = in_words(machine)
-        self._worker = worker
-        self._look = look
-        self._task = task
+    def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
+        super().__init__(machine, worker)
         self._acts = RestartActs(machine, worker)
 
-    def record(self) -> RestartRecord | None:
-        """The record of the last restart that no controller has reported yet; None if there is none."""
-        return self._acts.look().record
+    @abstractmethod
+    def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
+        """What is to be done, given how the process is now; refuses what may not be touched."""
 
-    def run(self, request: RestartRequest) -> None:
-        """See :meth:`~airflow_eos_provider.rollout.hosts.service.service.Service.restart`."""
-
+    def restart(self, request: RestartRequest) -> None:
         def shown(event: RestartEvent) -> None:
             request.on_event(replace(event, words=self._shown(event.words)))
 
@@ -66,7 +56,7 @@ class Restart:
             look = self._earlier_act(key, request.stop_grace_seconds, shown)
             if look is not None:
                 break
-            facts = self._look()
+            facts = self.look()
             if facts.has_done(request):
                 request.on_event(facts.restarted_already)
                 return
@@ -81,20 +71,32 @@ class Restart:
                 break
         else:
             raise RefusedError(
-                f"Another controller keeps restarting {self._worker.worker_id} on {self._where}.",
+                f"Another controller keeps restarting {self.worker.worker_id} on {self.where}.",
                 remedy="Find out who else restarts it.",
             )
         assert look is not None
         record = look.record or self._seen(key)
         self._report_outcome(record, look.path)
 
+    def _with_act(self, facts: F) -> F:
+        """The same facts, with the last restart that no controller has reported yet."""
+        record = self._acts.look().record
+        if record is None:
+            return facts
+        is_of_this_start = facts.top is not None and record.start == facts.top.start
+        of_rollout = f" of rollout {record.key.rollout}" if record.key.rollout else ""
+        return replace(
+            facts,
+            restart=f"a restart{of_rollout} is {record.phase}" if record.is_in_flight else None,
+            restarted=moments_of(record.events) if is_of_this_start else (),
+        )
+
     def _require_seen(self, key: ActKey) -> RestartRecord:
         """The act of this rollout that another controller has carried out and reported."""
         record = self._seen(key) if key.rollout and key.replaces else None
         if record is None:
             raise RefusedError(
-                f"{self._worker.worker_id} was not restarted: its process is not the expected one. "
-                "Nothing was stopped.",
+                f"{self.worker.worker_id} was not restarted: its process is not the expected one. Nothing was stopped.",
                 remedy="Find out what restarted it, then plan again.",
             )
         return record
@@ -125,18 +127,18 @@ class Restart:
 
     def _seen(self, key: ActKey) -> RestartRecord | None:
         """What is seen of an act whose record is gone: reported by another controller, or swept away."""
-        facts = self._look()
+        facts = self.look()
         if facts.process is None or facts.token in (NOT_RUNNING, key.replaces):
             return None
         return RestartRecord(key, "", Phase.DONE, facts.process.pid, facts.process.start)
 
     def _report_outcome(self, record: RestartRecord | None, path: str) -> None:
         """Report once what an act has come to."""
-        worker_id = self._worker.worker_id
+        worker_id = self.worker.worker_id
         if record is not None and record.is_in_flight:
             raise RefusedError(
                 f"The restart of {worker_id} is {record.phase} and late; it continues without this process.",
-                remedy=f"Check what it waits for (usually a hanging disk); its record is {path} on {self._where}.",
+                remedy=f"Check what it waits for (usually a hanging disk); its record is {path} on {self.where}.",
             )
         failure = self._failure(record) if record is not None and record.phase is Phase.FAILED else None
         if record is not None and record.act:
@@ -146,13 +148,13 @@ class Restart:
         if record is None or not record.phase.is_end:
             found = f"it was {record.phase}" if record else f"its record {path} is gone"
             raise RefusedError(
-                f"The restart of {worker_id} was cut off: {found}, and its helper on {self._where} has ended.",
+                f"The restart of {worker_id} was cut off: {found}, and its helper on {self.where} has ended.",
                 remedy="Apply the same plan again: it starts the worker.",
             )
 
     def _failure(self, record: RestartRecord) -> EosError:
-        worker_id, detail = self._worker.worker_id, self._shown(record.detail)
-        read_log = f"Correct what the log reports ({self._worker.log or 'see its supervisor'})."
+        worker_id, detail = self.worker.worker_id, self._shown(record.detail)
+        read_log = f"Correct what the log reports ({self.worker.log or 'see its supervisor'})."
         kind: type[EosError] = RefusedError
         match record.failure:
             case Failure.ENDED_AT_ONCE:
@@ -164,13 +166,13 @@ class Restart:
                 found += self._log_tail(record)
             case Failure.COMMAND_FAILED:
                 found = f"The restart command of {worker_id} failed: {detail}."
-                remedy = f"Run it on {self._where} and see what it reports; correct 'service', or allow it."
+                remedy = f"Run it on {self.where} and see what it reports; correct 'service', or allow it."
             case Failure.NO_PROGRAM:
                 kind, found = ConfigurationError, f"The start command of {worker_id} cannot be run: {detail}."
                 remedy = "Correct 'start', 'cwd', 'log' or 'pid_file' in the cluster description."
             case Failure.PORT_IS_HELD:
                 found = f"{worker_id} was stopped and not started: its port is held by another process."
-                remedy = f"Find out what that process is on {self._where}, and end its starter."
+                remedy = f"Find out what that process is on {self.where}, and end its starter."
             case Failure.DOES_NOT_END:
                 found = f"{worker_id} could not be stopped: {detail}."
                 remedy = "Check what it waits for (usually a hanging disk)."
@@ -183,31 +185,19 @@ class Restart:
         return kind(found, remedy=remedy)
 
     def _log_tail(self, record: RestartRecord) -> str:
-        if self._worker.log is None:
+        if self.worker.log is None:
             return "The description names no log."
         try:
-            log = WorkerLog(self._machine, PurePosixPath(self._worker.log), sudo=self._worker.uses_sudo_for("log"))
+            log = WorkerLog(self.machine, PurePosixPath(self.worker.log), sudo=self.worker.uses_sudo_for("log"))
             return f"Its log:\n{log.tail(record.log_from, secrets=self._secrets())}"
         except EosError as error:
             return f"Its log cannot be read: {error.found}"
 
     def _secrets(self) -> tuple[str, ...]:
-        return secrets_of(dict(self._worker.env))
+        return secrets_of(dict(self.worker.env))
 
     def _shown(self, text: str) -> str:
         """What a command has printed may hold a secret."""
         for secret in self._secrets():
             text = text.replace(secret, _WITHHELD)
         return redact(text)
-
-
-def under_way(record: RestartRecord | None) -> str | None:
-    """In words, a restart that is under way; None if none is."""
-    if record is None or not record.is_in_flight:
-        return None
-    return f"a restart{f' of rollout {record.key.rollout}' if record.key.rollout else ''} is {record.phase}"
-
-
-def restarted_by(record: RestartRecord | None, top: Process | None) -> tuple[RestartEvent, ...]:
-    """The moments of the restart that has started what runs; none where something else has started it."""
-    return moments_of(record.events) if record is not None and top is not None and record.start == top.start else ()

@@ -44,6 +44,7 @@ class ServiceFacts:
     stopped: bool = False  #: whether it is known not to run; False where that is not known
     runs_as: str = ""  #: in words, what runs: ``unit kafka-connect@1.service, pid 4711``
     details: Mapping[str, object] = field(default_factory=dict)  #: what else it is known by, for display alone
+    top: Process | None = field(default=None, repr=False)  #: of the worker's family the first: what a restart stops
     problem: str | None = None  #: in words, what the description has wrong: there is no such unit; None if nothing
     obstacles: tuple[Obstacle, ...] = ()  #: why it may not be restarted, or does not answer
     restart: str | None = None  #: in words, a restart of it that is under way; None if none is

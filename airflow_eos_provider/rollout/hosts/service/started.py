@@ -9,21 +9,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.redaction import remember
-from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, RestartRequest, StartToken
+from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, how_to_start, launch_of
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.processes import Process, names_path
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, obstacles
-from airflow_eos_provider.rollout.hosts.service.restart import Restart, restarted_by, under_way
+from airflow_eos_provider.rollout.hosts.service.restart import ActingService
 from airflow_eos_provider.rollout.hosts.service.restart_act import ActKey, RestartTask
-from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts, details_of, suspended
-from airflow_eos_provider.rollout.hosts.service.started_look import LookByScript, Looker, LookHere, StartedLook
+from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, details_of, suspended
+from airflow_eos_provider.rollout.hosts.service.started_look import Looker, LookHere, StartedLook
 
 #: Option of ``connect-distributed.sh`` to end at once and let the worker run on.
 _DAEMON = "-daemon"
@@ -48,19 +48,17 @@ _WORDS = {
 class StartedFacts(ServiceFacts):
     """The facts of a worker that a start command starts."""
 
-    top: Process | None = field(default=None, repr=False)  #: the first process of the worker's family
     is_own: bool = False  #: whether its command line names the worker's file or is its start command
     held_by: str = ""  #: in words, another process that listens at the worker's address; empty if none is known
     pid_file_said: str = ""  #: the pid file's first word
 
 
-class StartedService(Service):
+class StartedService(ActingService):
     """One worker that nobody owns: a start command starts it."""
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         super().__init__(machine, worker)
-        self._looker: Looker = LookByScript(machine, worker) if machine.name else LookHere(worker)
-        self._restart = Restart(machine, worker, self.look, self._task)
+        self._looker = Looker(machine, worker) if machine.name else LookHere(machine, worker)
         remember(worker.env)
 
     @property
@@ -92,8 +90,7 @@ class StartedService(Service):
         top = self._top(family[0], look) if family else None
         found = tuple(self._owners(family, top, look))
         held_by = "" if found else self._looker.rival(family, look, self.address)
-        record = self._restart.record()
-        return StartedFacts(
+        facts = StartedFacts(
             process=process,
             token=StartToken(process.start) if process else NOT_RUNNING,
             reads_file=reads_file,
@@ -103,8 +100,6 @@ class StartedService(Service):
             details=details_of(process, self.machine),
             problem="; ".join(self._gaps(look)) or None,
             obstacles=(*found, *self._obstacles(family, look, held_by)),
-            restart=under_way(record),
-            restarted=restarted_by(record, top),
             variables=self._looker.variables(process) if process else worker.env,
             variable_sources=dict.fromkeys(worker.env, "the cluster description"),
             clock_offset=look.processes.clock_offset,
@@ -113,10 +108,7 @@ class StartedService(Service):
             held_by=held_by,
             pid_file_said=look.pid_said,
         )
-
-    def restart(self, request: RestartRequest) -> None:
-        """Stop it by signals and start it by its start command; see ``restart_act.py``."""
-        self._restart.run(request)
+        return self._with_act(facts)
 
     def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
         """What is to be done."""
@@ -192,8 +184,8 @@ class StartedService(Service):
         """Who else owns the worker's process."""
         here, view = look.views.get(look.me), look.views.get(top.pid) if top else None
         if here is not None and view is not None:
-            parent = look.views.get(view.view.parent)
-            yield from obstacles(view.view, parent.view if parent else None, here.view, look.above)
+            parent = look.views.get(view.parent)
+            yield from obstacles(view, parent, here, look.above)
         foreign = self._looker.foreign(family)
         if foreign is not None:
             what = f"pid {foreign.pid}, which belongs to the worker, may not be stopped by this user"

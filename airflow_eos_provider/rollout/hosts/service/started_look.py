@@ -8,9 +8,8 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 import psutil
 
@@ -78,14 +77,6 @@ _CONNECT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """One process, and its command line."""
-
-    view: ProcessView
-    line: tuple[str, ...] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class StartedLook:
     """What a look has found."""
 
@@ -99,41 +90,18 @@ class StartedLook:
     wrong: tuple[str, ...]  #: what is wrong with the start command: ``cwd``, ``program``, ``setsid``
     me: int  #: the process that has looked
     above: frozenset[int]  #: it and the processes above it
-    views: Mapping[int, View] = field(repr=False)  #: of it, of the worker's process, and of those above that one
+    views: Mapping[int, ProcessView] = field(repr=False)  #: of it, of the worker's process, and of those above that one
 
 
-class Looker(Protocol):
-    """Looks at one worker on its machine."""
-
-    def look(self, url: str, *, pid: int = 0) -> StartedLook:
-        """The worker as it is now."""
-        ...
-
-    def lines_with(self, word: str, processes: Processes) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """The command lines of the processes that have a word in them."""
-        ...
-
-    def rival(self, family: Sequence[Process], look: StartedLook, url: str) -> str:
-        """In words, a process outside of the worker's family that listens at its address; empty if none is known."""
-        ...
-
-    def foreign(self, family: Sequence[Process]) -> Process | None:
-        """A member of the family that this user may not stop; None if none is known."""
-        ...
-
-    def variables(self, process: Process) -> Mapping[str, str]:
-        """The variables of a process, as far as they are known."""
-        ...
-
-
-class LookByScript:
-    """Looks by one command on the worker's machine."""
+class Looker:
+    """Looks at one worker by one command on its machine."""
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         self._machine = machine
         self._worker = worker
 
     def look(self, url: str, *, pid: int = 0) -> StartedLook:
+        """The worker that listens at an address as it is now, its process by its pid, else as its pid file names it."""
         worker = self._worker
         sent_at = time.time()
         files = (str(each or "") for each in (worker.config, worker.pid_file, worker.log))
@@ -152,33 +120,37 @@ class LookByScript:
             wrong=tuple(_text(parts, "wrong").split()),
             me=me,
             above=frozenset({me}),
-            views=dict(_views(parts)),
+            views={view.pid: view for view in _views(parts)},
         )
 
     def lines_with(self, word: str, processes: Processes) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """The command lines of the processes that have a word in them."""
         answer = self._machine.run(["/bin/sh", "-c", _FIND, "sh", word])
         for pid in answer.out.decode("ascii", "replace").split():
             if pid.isdigit() and int(pid) in processes.by_pid:
                 yield int(pid), words_of(self._machine.run(["cat", f"/proc/{pid}/cmdline"]).out)
 
     def rival(self, family: Sequence[Process], look: StartedLook, url: str) -> str:
-        """Known only while the worker does not run: this login may not see whose process holds a socket."""
+        """In words, a process outside of the worker's family that listens at its address; empty if none is known.
+
+        Known only while the worker does not run: this login may not see whose process holds a socket.
+        """
         return "another process" if look.listens and not family else ""
 
     def foreign(self, family: Sequence[Process]) -> Process | None:
-        """Not known before the worker is stopped."""
+        """A member of the family that this user may not stop; not known before the worker is stopped."""
         return None
 
     def variables(self, process: Process) -> Mapping[str, str]:
-        """Those of the description."""
+        """The variables of a process, as far as they are known: those of the description."""
         return self._worker.env
 
 
-class LookHere:
+class LookHere(Looker):
     """Looks at a worker of this machine: reads ``/proc``, and starts no process."""
 
-    def __init__(self, worker: WorkerDescription) -> None:
-        self._worker = worker
+    def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
+        super().__init__(machine, worker)
         self._sockets: set[str] = set()
         self._variables: tuple[str, Mapping[str, str]] = ("", {})
 
@@ -198,7 +170,7 @@ class LookHere:
             wrong=tuple(_wrong(worker)),
             me=me,
             above=frozenset({me}) | ownership.ancestors(me),
-            views=dict([*_views_here(me, 1), *_views_here(top, _MOST_PARENTS)]),
+            views={view.pid: view for view in (*_views_here(me, 1), *_views_here(top, _MOST_PARENTS))},
         )
 
     def lines_with(self, word: str, processes: Processes) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -281,9 +253,9 @@ def _wrong(worker: WorkerDescription) -> Iterator[str]:
         yield "setsid"
 
 
-def _views_here(pid: int, most: int) -> Iterator[tuple[int, View]]:
+def _views_here(pid: int, most: int) -> Iterator[ProcessView]:
     while pid > 0 and most > 0 and (view := ownership.look(pid)) is not None:
-        yield pid, View(view, words_here(pid))
+        yield replace(view, line=words_here(pid))
         pid, most = view.parent, most - 1
 
 
@@ -319,30 +291,16 @@ def _holder_of(sockets: set[str]) -> str:
     return "a process of another user"
 
 
-def _views(parts: Mapping[str, bytes]) -> Iterator[tuple[int, View]]:
+def _views(parts: Mapping[str, bytes]) -> Iterator[ProcessView]:
     for name, content in parts.items():
-        if not name.startswith("view ") or not content.strip():
-            continue
-        pid = name.removeprefix("view ")
-        numbers = content.rpartition(b")")[2].split()
-        status = dict(
-            line.partition(": ")[::2] for line in _text(parts, f"status {pid}").replace("\t", " ").splitlines()
-        )
-        uids = status.get("Uid", "").split()
-        if len(numbers) < 4 or len(uids) < 2:
-            continue
-        cgroups = _text(parts, f"cgroup {pid}").splitlines()
-        view = ProcessView(
-            pid=int(pid),
-            name=content.partition(b"(")[2].rpartition(b")")[0].decode("utf-8", "replace"),
-            uid=int(uids[1]),
-            parent=int(numbers[1]),
-            session=int(numbers[3]),
-            cgroups=tuple(line.split(":", 2)[2] for line in cgroups if line.count(":") >= 2),
-            namespaces={kind: status[kind] for kind in ("pid", "mnt") if kind in status},
-            user=status.get("User", ""),
-        )
-        yield view.pid, View(view, words_of(parts.get(f"line {pid}", b"").removesuffix(b"\n")))
+        if name.startswith("view "):
+            pid = name.removeprefix("view ")
+            line = words_of(parts.get(f"line {pid}", b"").removesuffix(b"\n"))
+            view = ownership.view_of(
+                content.strip(), _text(parts, f"status {pid}"), _text(parts, f"cgroup {pid}"), line
+            )
+            if view is not None:
+                yield view
 
 
 def _text(parts: Mapping[str, bytes], name: str) -> str:

@@ -11,7 +11,9 @@ import pytest
 
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.rollout.hosts.address import is_same_port
 from airflow_eos_provider.rollout.hosts.machine.processes import Process
+from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.service import started_look
 from airflow_eos_provider.rollout.hosts.service.started_look import LookHere
 
@@ -30,7 +32,7 @@ def is_single(looker: LookHere, pids: list[int], url: str) -> bool:
 
 
 def test_a_port_that_another_process_takes_over_is_noticed() -> None:
-    listeners, here = LookHere(WorkerDescription("http://127.0.0.1:1")), os.getpid()
+    listeners, here = LookHere(ThisMachine(), WorkerDescription("http://127.0.0.1:1")), os.getpid()
     with socket.create_server(("127.0.0.1", 0)) as own:
         port = own.getsockname()[1]
         url = f"http://127.0.0.1:{port}"
@@ -57,7 +59,9 @@ def test_a_worker_that_opens_its_port_while_it_is_looked_at_is_the_only_one(monk
         return read(url)
 
     monkeypatch.setattr(started_look, "_listening_sockets", reads_behind_the_start)
-    assert is_single(LookHere(WorkerDescription("http://127.0.0.1:1")), [here], f"http://127.0.0.1:{port}")
+    assert is_single(
+        LookHere(ThisMachine(), WorkerDescription("http://127.0.0.1:1")), [here], f"http://127.0.0.1:{port}"
+    )
     opened.pop().close()
 
 
@@ -73,4 +77,17 @@ def test_a_worker_that_closes_its_port_while_it_is_looked_at_has_no_rival(monkey
             return found
 
         monkeypatch.setattr(started_look, "_listening_sockets", reads_before_the_end)
-        assert is_single(LookHere(WorkerDescription(url)), [here], url)
+        assert is_single(LookHere(ThisMachine(), WorkerDescription(url)), [here], url)
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ("https://127.0.0.1:8083/", True),
+        ("http://127.0.0.1:8084", False),
+        ("http://127.0.0.2:8083", False),
+        ("http://no-such-host.invalid:8083", False),
+    ],
+)
+def test_two_names_of_one_port_are_the_same(other: str, same: bool) -> None:
+    assert is_same_port("http://localhost:8083", other) is same

@@ -15,6 +15,7 @@ import pytest
 
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.rollout.hosts.discovery.here import look_here, propose_here
 from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenProcess, look_at
 from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, propose
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer
@@ -60,11 +61,15 @@ def start(tmp_path: Path, port: int) -> Iterator[Callable[..., subprocess.Popen[
     (tmp_path / "worker.properties").write_text(PROPERTIES.format(port=port))
     started: list[subprocess.Popen[bytes]] = []
 
-    def run(*words: str, script: str | None = None, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def run(
+        *words: str, script: str | None = None, supervised: bool = False, env: dict[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-u", "listener.py", str(port), *words, CLASS, "worker.properties"]
         if script is not None:
             (tmp_path / "start.sh").write_text(script.format(command=" ".join(command)))
             command = ["/bin/sh", "start.sh"]
+        if supervised:
+            command = [sys.executable, "-c", f"import subprocess; subprocess.run({command!r})"]
         out = tmp_path / "out"
         with out.open("wb") as file:
             started.append(subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=file, env=env))
@@ -79,7 +84,7 @@ def start(tmp_path: Path, port: int) -> Iterator[Callable[..., subprocess.Popen[
 def look(port: int) -> tuple[MachineLook, SeenProcess, bytes]:
     shell = Shell()
     seen = look_at(shell, [port])
-    (own,) = [each for each in seen.processes if each.sockets & seen.listeners[port]]
+    (own,) = [each for each in seen.processes if each.sockets & seen.listeners_at(f"http://127.0.0.1:{port}")]
     return seen, own, shell.out
 
 
@@ -125,6 +130,33 @@ def test_what_is_proposed_starts_it_again(start: Any, port: int, tmp_path: Path)
         "log": f"{tmp_path}/connect.log",
     }
     assert found.pid != process.pid
+
+
+def here(url: str, group: str = "orders") -> ProposedWorker:
+    return propose_here(url, group, look_here([url]))
+
+
+def test_a_worker_of_this_machine_is_described_without_a_service(start: Any, port: int, tmp_path: Path) -> None:
+    process = start(script="exec 3<&0\n{command} <&3 &\necho $! > worker.pid\nwait\n")
+    found = here(f"http://127.0.0.1:{port}")
+    assert found.entry == {
+        **{"start": ["/bin/sh", "start.sh"], "cwd": str(tmp_path), "pid_file": f"{tmp_path}/worker.pid"},
+        **{"config": f"{tmp_path}/worker.properties", "log": f"{tmp_path}/connect.log"},
+    }
+    assert (found.pid, found.start_pid) == (int((tmp_path / "worker.pid").read_text()), process.pid)
+    assert found.remarks == ("nothing starts it again when it ends",)
+    assert here(f"http://127.0.0.2:{port}").pid is None  # another address of this machine
+    assert here(f"http://127.0.0.1:{port}", "payments").pid is None
+
+
+def test_what_would_start_a_worker_of_this_machine_again_is_said(start: Any, port: int) -> None:
+    process = start(supervised=True)
+    found = here(f"http://127.0.0.1:{port}")
+    (remark,) = [remark for remark in found.remarks if remark.startswith("eos would refuse to restart it")]
+    assert f"was started by pid {process.pid}" in remark
+    assert found.entry["start"][-1] == "worker.properties"
+    assert "pid_file" not in found.entry
+    assert [remark for remark in found.remarks if remark.startswith("no script waits for it")]
 
 
 def test_no_secret_leaves_the_machine_but_in_a_command_line_and_none_is_proposed(start: Any, port: int) -> None:

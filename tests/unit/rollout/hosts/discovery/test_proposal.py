@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenParent, SeenProcess
-from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, propose, shared
+from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, propose, secret_words, shared
 
 URL = "http://connect-1:8083"
 CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
@@ -37,7 +37,7 @@ def worker(pid: int = 700, **values: Any) -> SeenProcess:
 def look(
     *processes: SeenProcess, user: str = "root", login: str = "", groups: frozenset[str] = frozenset()
 ) -> MachineLook:
-    return MachineLook(user, login or user, groups, {8083: frozenset({42})}, processes)
+    return MachineLook(user, login or user, groups, {"00000000:1F93": frozenset({42})}, processes)
 
 
 def proposed(seen: MachineLook, url: str = URL) -> ProposedWorker:
@@ -92,7 +92,7 @@ def test_a_process_that_was_started_in_a_login_belongs_to_nobody() -> None:
     found = proposed(look(worker(cgroups=("/user.slice/user-0.slice/session-3.scope",))))
     assert found.entry["service"]["start"][0] == "java"
     assert found.entry["service"]["cwd"] == "/opt/kafka"
-    assert "write 700 into a file" in remarks(found)
+    assert found.start_pid == 700
 
 
 @pytest.mark.parametrize(("group", "name"), [("connect", "connect"), ("workers", "workers:connect")])
@@ -216,3 +216,20 @@ def test_what_all_say_is_said_once() -> None:
     machines = [{"url": "a", "service": {"systemd": "connect"}, "config": "/c"}, {"url": "b", "config": "/c"}]
     assert shared(machines) == {"config": "/c"}
     assert shared(machines[:1]) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "secrets"),
+    [
+        (("java", "-cp", "/x/oauth-token.jar:/y", "-Xmx1g", "/etc/worker.properties"), ()),
+        (("java", "-Djavax.net.ssl.trustStorePassword=CANARY"), ("-Djavax.net.ssl.trustStorePassword",)),
+        (("run", "--password", "CANARY"), ("--password",)),
+        (("run", "DB_PASSWORD=CANARY"), ("DB_PASSWORD",)),
+        (("run", "http://user:CANARY@host/"), ("an address with a password",)),
+        (("/opt/secrets/start.sh", "worker.properties"), ()),
+    ],
+)
+def test_secrets_on_a_command_line_are_named_without_their_values(
+    words: tuple[str, ...], secrets: tuple[str, ...]
+) -> None:
+    assert secret_words(words) == secrets

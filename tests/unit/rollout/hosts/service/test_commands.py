@@ -25,7 +25,8 @@ from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service import restart_act
 from airflow_eos_provider.rollout.hosts.service import service as service_module
-from airflow_eos_provider.rollout.hosts.service.commands import CommandFacts, CommandService
+from airflow_eos_provider.rollout.hosts.service.commands import CommandService
+from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 from tests.sshd import Sshd
 from tests.unit.rollout.hosts.service.supervisors import Supervised, runit, supervisord
 from tests.waiting import until
@@ -45,7 +46,7 @@ def records(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob(".local/state/airflow_eos_provider/*"))
 
 
-def restart(service: CommandService, facts: CommandFacts | None = None, **arguments: Any) -> list[str]:
+def restart(service: CommandService, facts: ServiceFacts | None = None, **arguments: Any) -> list[str]:
     """Restart a worker; what has happened, in words."""
     events: list[str] = []
     replaces = "" if facts is None else facts.token

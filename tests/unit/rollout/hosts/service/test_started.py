@@ -282,7 +282,7 @@ def test_a_process_that_is_not_the_announced_one_any_more_is_not_touched(
         boot, pid, ticks = facts.top.start.split("/")
         return replace(facts, top=replace(facts.top, start=f"{boot}/{pid}/{int(ticks) - 1}"))
 
-    monkeypatch.setattr(service._restart, "_look", older)
+    monkeypatch.setattr(service, "look", older)
     before = running.pid()
     with pytest.raises(RefusedError, match=r"is not the expected one\. Nothing was stopped"):
         running.restart(service)
