@@ -145,7 +145,9 @@ def test_a_worker_of_this_machine_is_described_without_a_service(start: Any, por
     }
     assert (found.pid, found.start_pid) == (int((tmp_path / "worker.pid").read_text()), process.pid)
     assert found.remarks == ("nothing starts it again when it ends",)
-    assert here(f"http://127.0.0.2:{port}").pid is None  # another address of this machine
+    seen = look_here([f"http://127.0.0.1:{port}"])
+    assert seen.listeners_at(f"http://127.0.0.1:{port}")
+    assert not seen.listeners_at(f"http://127.0.0.2:{port}")  # another address of this machine
     assert here(f"http://127.0.0.1:{port}", "payments").pid is None
 
 
