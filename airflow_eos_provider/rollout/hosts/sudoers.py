@@ -183,7 +183,7 @@ def _assumed_grants(description: MachineDescription, worker: WorkerDescription) 
     if worker.uses_sudo_for("file") and worker.config is not None:
         resolving = Command(("readlink", "-v", "-f", "--", str(worker.config)), _USUAL_OWNER)
         own = FileCommands(PurePosixPath(worker.config), user=_USUAL_OWNER)
-        changing = tuple(command for command in (resolving, own.look(), own.read(), *own.changing()) if command.user)
+        changing = tuple(command for command in (resolving, own.look, own.read, *own.changing) if command.user)
         grants.append(Grant(worker.worker_id, f"read and replace {worker.config}", changing))
     return [*grants, *_of_service(worker, machine_of(description))]
 

@@ -20,18 +20,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from airflow_eos_provider.connect.properties import remove_property, set_property
 from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.rollout.hosts.host import Obstacle
 from airflow_eos_provider.rollout.hosts.machine.edited_file import (
     backup_path,
     digest,
-    edited_a_moment_ago,
     part_path,
     replacement_path,
-    require_backup,
-    require_expected,
-    with_properties,
 )
 from airflow_eos_provider.rollout.hosts.machine.file_status import (
     FORMAT,
@@ -97,106 +94,47 @@ class _Look:
     folder: FileStatus
 
 
-@dataclass(frozen=True, slots=True)
 class FileCommands:
-    """The commands that read and replace one file, as they run and as they are granted."""
+    """The commands that read and replace one file, as they run and as they are granted; ``user`` runs them by sudo."""
 
-    path: PurePosixPath  #: the file itself
-    links: tuple[PurePosixPath, ...] = ()  #: symbolic links on the way to it
-    user: str = ""  #: who changes it, through sudo; empty for the login itself
+    def __init__(self, path: PurePosixPath, links: tuple[PurePosixPath, ...] = (), user: str = "") -> None:
+        def of_user(*words: str) -> Command:
+            return Command(words, user)
 
-    def look(self) -> Command:
-        return self._of("stat", FORMAT, "--", *map(str, self.links), str(self.path), str(self.path.parent))
-
-    def read(self) -> Command:
-        return self._of("cat", "--", str(self.path))
-
-    def may_write_folder(self) -> Command:
-        return self._of("test", "-w", str(self.path.parent))
-
-    def may_write_file(self) -> Command:
-        return self._of("test", "-w", str(self.path))
-
-    def clear(self) -> Command:
-        return self._of("rm", "-f", "--", self._part, self._new, self._backup_part)
-
-    def save(self) -> Command:
-        """A copy of the file that only its owner may read, at every moment."""
-        return self._of("install", "-m", "600", "-T", "--", str(self.path), self._backup_part)
-
-    def saved_digest(self) -> Command:
-        return self._of("sha256sum", "--", self._backup_part)
-
-    def flush_saved(self) -> Command:
-        return self._of("sync", "--", self._backup_part)
-
-    def name_saved(self) -> Command:
-        return self._of("mv", "-T", "-f", "--", self._backup_part, self._backup)
-
-    def copy(self) -> Command:
+        file, folder, part, new = str(path), str(path.parent), str(part_path(path)), str(replacement_path(path))
+        backup, backup_part = str(backup_path(path)), str(replacement_path(backup_path(path)))
+        self.path = path
+        self.user = user
+        self.look = of_user("stat", FORMAT, "--", *map(str, links), file, folder)
+        self.read = of_user("cat", "--", file)
+        self.may_write_folder = of_user("test", "-w", folder)
+        self.may_write_file = of_user("test", "-w", file)
+        self.clear = of_user("rm", "-f", "--", part, new, backup_part)
+        # A copy of the file that only its owner may read, at every moment.
+        self.save = of_user("install", "-m", "600", "-T", "--", file, backup_part)
+        self.saved_digest = of_user("sha256sum", "--", backup_part)
+        self.flush_saved = of_user("sync", "--", backup_part)
+        self.name_saved = of_user("mv", "-T", "-f", "--", backup_part, backup)
         # Not --preserve=all: with that, cp succeeds although attributes are lost. A lost owner it never tells.
-        words = ("--no-target-directory", "--remove-destination", "--preserve=mode,ownership,xattr")
-        return self._of("cp", *words, "--", str(self.path), self._part)
+        kept = ("--no-target-directory", "--remove-destination", "--preserve=mode,ownership,xattr")
+        self.copy = of_user("cp", *kept, "--", file, part)
+        self.write = of_user("dd", f"of={part}", "conv=nocreat,fsync", "oflag=nofollow", "status=none")
+        self.stage = of_user("mv", "-T", "-f", "--", part, new)
+        self.digests = of_user("sha256sum", "--", new, file)
+        self.compare = of_user("stat", FORMAT, "--", new, file)
+        self.flush = of_user("sync", "--", folder)
+        self.commit = of_user("mv", "-T", "-f", "--", new, file)
+        self.read_backup = of_user("cat", "--", backup)
 
-    def write(self) -> Command:
-        return self._of("dd", f"of={self._part}", "conv=nocreat,fsync", "oflag=nofollow", "status=none")
-
-    def stage(self) -> Command:
-        return self._of("mv", "-T", "-f", "--", self._part, self._new)
-
-    def digests(self) -> Command:
-        return self._of("sha256sum", "--", self._new, str(self.path))
-
-    def compare(self) -> Command:
-        return self._of("stat", FORMAT, "--", self._new, str(self.path))
-
-    def commit(self) -> Command:
-        return self._of("mv", "-T", "-f", "--", self._new, str(self.path))
-
-    def flush(self) -> Command:
-        return self._of("sync", "--", str(self.path.parent))
-
-    def read_backup(self) -> Command:
-        return self._of("cat", "--", self._backup)
-
+    @property
     def changing(self) -> tuple[Command, ...]:
         """All that a change and its restore run, in their order."""
+        saving = (self.clear, self.save, self.saved_digest, self.flush_saved, self.name_saved)
+        staging = (self.copy, self.write, self.stage, self.digests, self.compare)
         return (
-            self.may_write_folder(),
-            self.may_write_file(),
-            self.clear(),
-            self.save(),
-            self.saved_digest(),
-            self.flush_saved(),
-            self.name_saved(),
-            self.copy(),
-            self.write(),
-            self.stage(),
-            self.digests(),
-            self.compare(),
-            self.flush(),
-            self.commit(),
-            self.read_backup(),
+            *(self.may_write_folder, self.may_write_file, *saving, *staging),
+            *(self.flush, self.commit, self.read_backup),
         )
-
-    @property
-    def _backup(self) -> str:
-        return str(backup_path(self.path))
-
-    @property
-    def _backup_part(self) -> str:
-        return str(replacement_path(backup_path(self.path)))
-
-    @property
-    def _part(self) -> str:
-        return str(part_path(self.path))
-
-    @property
-    def _new(self) -> str:
-        return str(replacement_path(self.path))
-
-    def _of(self, *words: str) -> Command:
-        return Command(words, self.user)
 
 
 class _StepError(Exception):
@@ -249,13 +187,13 @@ class PropertiesFile:
 
     def digest_with(self, properties: Mapping[str, str | None]) -> str:
         """SHA-256 that the file would have with these properties set; None stands for taken away."""
-        return digest(with_properties(self.read().data, properties))
+        return digest(_with_properties(self.read().data, properties))
 
     def edit(self, properties: Mapping[str, str | None], *, expect: str) -> str:
         """Set properties; the bytes before stand in ``<file>.eos-backup`` (mode 0600)."""
         content = self.read(fresh=True)
-        require_expected(self._shown(content.path), content.sha256, expect)
-        data = with_properties(content.data, properties)
+        self._require_expected(content, expect)
+        data = _with_properties(content.data, properties)
         if data != content.data:
             self.replace(data, expect_sha256=expect, backup=True)
         return digest(data)
@@ -269,13 +207,18 @@ class PropertiesFile:
         """The bytes that :meth:`replace` kept."""
         look = self._look()
         saved = self._shown(backup_path(look.place.path))
-        answer = self._sudo.run(self._commands_at(look).read_backup(), seconds=WRITE_SECONDS)
+        answer = self._sudo.run(self._commands_at(look).read_backup, seconds=WRITE_SECONDS)
         if not answer.ok:
             raise RefusedError(
                 f"The backup {saved} cannot be read: {_reason(answer)}.",
                 remedy="Restore the worker's file manually.",
             )
-        require_backup(saved, answer.out, sha256)
+        if digest(answer.out) != sha256:
+            raise RefusedError(
+                f"The backup {saved} differs from the worker's file before the change.",
+                expected=f"SHA-256 {sha256}",
+                remedy="Restore the worker's file manually.",
+            )
         return answer.out
 
     def replace(self, data: bytes, *, expect_sha256: str, backup: bool) -> None:
@@ -284,16 +227,16 @@ class PropertiesFile:
         A connection that is lost meanwhile leaves the old file or the new one, and what the next attempt clears.
         """
         before = self.read(fresh=True)
-        require_expected(self._shown(before.path), before.sha256, expect_sha256)
+        self._require_expected(before, expect_sha256)
         look = self._look()
         if look.file != before.status:
-            raise edited_a_moment_ago(self._shown(before.path))
+            raise self._edited_a_moment_ago(before.path)
         refused = self._first((self._hard_links, self._unsafe_folders, self._foreign), look)
         if refused is not None:
             raise RefusedError(f"{refused.what}.", remedy=sentence(refused.remedy))
         commands = self._commands_at(look)
         try:
-            self._do(commands.clear())
+            self._do(commands.clear)
             if backup:
                 self._save(commands, before)
             self._stage(commands, before, data)
@@ -346,10 +289,10 @@ class PropertiesFile:
         unsafe = self._unsafe(place, folder)
         if unsafe is not None:
             raise RefusedError(f"{unsafe.what}.", remedy=sentence(unsafe.remedy))
-        hidden = not self._machine.run(commands.look().words).ok
+        hidden = not self._machine.run(commands.look.words).ok
         unreadable = not self._machine.run(("test", "-r", str(place.path))).ok
-        reading = [commands.look()] * hidden + [commands.read()] * unreadable
-        changing = [c for c in commands.changing() if hidden or c != commands.compare()]
+        reading = [commands.look] * hidden + [commands.read] * unreadable
+        changing = [c for c in commands.changing if hidden or c != commands.compare]
         return tuple(c for c in (*resolving, *reading, *changing) if c.user)
 
     def sudoers_lines(self) -> tuple[str, ...]:
@@ -365,7 +308,7 @@ class PropertiesFile:
             last = self._last
             place = last.place if last is not None else self._resolve()
             folder = last.folder if last is not None else None
-            words = self._commands_of(place, folder).look().words
+            words = self._commands_of(place, folder).look.words
             answer = self._observe(words, self._user(place, folder))
             if not answer.ok:
                 problem = _reason(answer)
@@ -445,7 +388,7 @@ class PropertiesFile:
         """Its bytes, and whether no other bytes can have the same status."""
         assert self._seen_at is not None
         final = time.monotonic() >= self._seen_at[1] + TICK_SECONDS
-        answer = self._observe(self._commands_at(look).read().words, self._user(look.place, look.folder))
+        answer = self._observe(self._commands_at(look).read.words, self._user(look.place, look.folder))
         if not answer.ok:
             raise self._missing(_reason(answer))
         return answer.out, final
@@ -474,26 +417,26 @@ class PropertiesFile:
         return answer
 
     def _save(self, commands: FileCommands, before: FileContent) -> None:
-        self._do(commands.save())
-        (sha256,) = _digests(self._do(commands.saved_digest()), 1)
+        self._do(commands.save)
+        (sha256,) = _digests(self._do(commands.saved_digest), 1)
         if sha256 != before.sha256:
-            raise edited_a_moment_ago(self._shown(before.path))
-        self._do(commands.flush_saved())
-        self._do(commands.name_saved())
+            raise self._edited_a_moment_ago(before.path)
+        self._do(commands.flush_saved)
+        self._do(commands.name_saved)
 
     def _stage(self, commands: FileCommands, before: FileContent, data: bytes) -> None:
         """The whole new file under its second name, and a last look at the old one."""
-        self._do(commands.copy())
-        self._do(commands.write(), stdin=data)
-        self._do(commands.stage())
-        self._do(commands.flush())
-        new, old = _digests(self._do(commands.digests()), 2)
-        compared = self._observe(commands.compare().words, commands.user)
+        self._do(commands.copy)
+        self._do(commands.write, stdin=data)
+        self._do(commands.stage)
+        self._do(commands.flush)
+        new, old = _digests(self._do(commands.digests), 2)
+        compared = self._observe(commands.compare.words, commands.user)
         if not compared.ok:
-            raise _StepError(commands.compare(), compared)
+            raise _StepError(commands.compare, compared)
         copied, now = statuses(compared, 2)
         if old != before.sha256 or now != before.status:
-            raise edited_a_moment_ago(self._shown(before.path))
+            raise self._edited_a_moment_ago(before.path)
         if new != digest(data):
             raise RefusedError(
                 f"The bytes written next to {self._shown(before.path)} are not those sent; the file is unchanged.",
@@ -504,14 +447,14 @@ class PropertiesFile:
 
     def _commit(self, commands: FileCommands, data: bytes) -> None:
         try:
-            answer = self._sudo.run(commands.commit(), seconds=WRITE_SECONDS)
+            answer = self._sudo.run(commands.commit, seconds=WRITE_SECONDS)
         except MachineLostError as lost:
             if not lost.may_have_run or not self._is(data):
                 raise
         else:
             if not answer.ok and not self._is(data):  # another attempt may have put the same bytes in place
-                raise _StepError(commands.commit(), answer)
-        flushed = self._sudo.run(commands.flush(), seconds=WRITE_SECONDS)
+                raise _StepError(commands.commit, answer)
+        flushed = self._sudo.run(commands.flush, seconds=WRITE_SECONDS)
         if not flushed.ok:
             raise EosError(
                 f"{self._shown(commands.path)} was replaced, but it is unknown whether it has reached the disk: "
@@ -541,14 +484,14 @@ class PropertiesFile:
 
     def _clear(self, commands: FileCommands) -> None:
         with contextlib.suppress(EosError):  # what is left is cleared by the next attempt
-            self._sudo.run(commands.clear())
+            self._sudo.run(commands.clear)
 
     def _explained(self, failed: _StepError, before: FileContent, data: bytes) -> EosError:
         """What to tell of a step that has failed; the file is as it was."""
         shown = self._shown(before.path)
         with contextlib.suppress(EosError):
             if self.read(fresh=True).sha256 != before.sha256:
-                return edited_a_moment_ago(shown)
+                return self._edited_a_moment_ago(before.path)
         reason = _reason(failed.answer)
         full = self._full_disk(before.path.parent, len(before.data) + len(data) + _SPARE_BYTES)
         if full is not None:
@@ -671,13 +614,13 @@ class PropertiesFile:
 
     def _granted(self, commands: FileCommands) -> Sequence[Command]:
         """What sudo has to allow; looks only where they have been through sudo."""
-        reading = [c for c in (commands.look(), commands.read()) if c.words[0] in self._by_sudo]
+        reading = [c for c in (commands.look, commands.read) if c.words[0] in self._by_sudo]
         hidden = "stat" in self._by_sudo
-        return [*reading, *(c for c in commands.changing() if hidden or c != commands.compare())]
+        return [*reading, *(c for c in commands.changing if hidden or c != commands.compare)]
 
     def _unwritable_folder(self, look: _Look) -> Obstacle | None:
         commands = self._commands_at(look)
-        if self._sudo.run(commands.may_write_folder()).ok:
+        if self._sudo.run(commands.may_write_folder).ok:
             return None
         who = self._who(commands.user)
         return _change(
@@ -686,7 +629,7 @@ class PropertiesFile:
         )
 
     def _immutable(self, look: _Look) -> Obstacle | None:
-        if not look.file.mode & stat.S_IWUSR or self._sudo.run(self._commands_at(look).may_write_file()).ok:
+        if not look.file.mode & stat.S_IWUSR or self._sudo.run(self._commands_at(look).may_write_file).ok:
             return None
         return _change(
             f"{self._shown(look.place.path)} may not be written by its owner: it is immutable",
@@ -722,6 +665,20 @@ class PropertiesFile:
     def _shown(self, path: PurePosixPath) -> str:
         return f"{path} on {self._machine.name}" if self._machine.name else str(path)
 
+    def _require_expected(self, content: FileContent, expect_sha256: str) -> None:
+        if content.sha256 != expect_sha256:
+            raise PlanMovedError(
+                f"{self._shown(content.path)} was edited: its SHA-256 is {content.sha256[:12]}…",
+                expected=f"{expect_sha256[:12]}…",
+                remedy="Review the change, then make a new plan.",
+            )
+
+    def _edited_a_moment_ago(self, path: PurePosixPath) -> PlanMovedError:
+        return PlanMovedError(
+            f"{self._shown(path)} was edited a moment ago; eos leaves it unchanged.",
+            remedy="Review the change, then make a new plan.",
+        )
+
     def _missing(self, reason: str) -> ConfigurationError:
         if "No such file" in reason:
             return ConfigurationError(
@@ -750,6 +707,13 @@ def mount_of(path: PurePosixPath, mountinfo: str) -> tuple[PurePosixPath, frozen
         if within and (found is None or len(point.parts) >= len(found[0].parts)):
             found = point, frozenset(options)
     return found
+
+
+def _with_properties(data: bytes, properties: Mapping[str, str | None]) -> bytes:
+    """A file's bytes with these properties set; None stands for taken away."""
+    for name, value in properties.items():
+        data = remove_property(data, name) if value is None else set_property(data, name, value)
+    return data
 
 
 def _change(what: str, remedy: str) -> Obstacle:
