@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
@@ -245,17 +245,15 @@ def check_all(
     seconds: float = WORKER_SECONDS,
 ) -> tuple[Readiness, ...]:
     """Check workers side by side; a machine that hangs holds up no other."""
-    deadline = time.monotonic() + seconds
     pool = ThreadPoolExecutor(max_workers=len(workers), thread_name_prefix="check")
     found: dict[str, Readiness] = {}
+    asked = {pool.submit(check, worker): worker for worker in workers}
     try:
-        asked = {pool.submit(check, worker): worker for worker in workers}
-        open_: set[Future[Readiness]] = set(asked)
-        while open_ and (left := deadline - time.monotonic()) > 0:
-            done, open_ = wait(open_, timeout=left, return_when=FIRST_COMPLETED)
-            for future in done:
-                found[asked[future].worker_id] = _result(future, asked[future])
-                on_done(found[asked[future].worker_id])
+        for future in as_completed(asked, timeout=seconds):
+            found[asked[future].worker_id] = _result(future, asked[future])
+            on_done(found[asked[future].worker_id])
+    except TimeoutError:
+        pass  # what hangs is said below
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     late = inconclusive("machine", f"no answer within {seconds:.0f} s", "find out what delays it, then check again")

@@ -6,6 +6,7 @@ import getpass
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
@@ -131,21 +132,34 @@ def sudoers_of(workers: Sequence[WorkerDescription]) -> tuple[SudoersFile, ...]:
 
 
 def file_of(description: MachineDescription, workers: Sequence[WorkerDescription]) -> SudoersFile:
-    """The sudoers file of one machine."""
+    """The sudoers file of one machine; of one that is not reached, by its description and what is usual."""
     machine = machine_of(description)
     sudo = Sudo(machine)
+    remarks: list[str] = []
+    grants, lines_of = grants_of, sudo.lines
     try:
         login = sudo.login
     except EosError as error:
-        return _assumed(description, workers, error)
+        login = _login_of(description)
+        grants, lines_of = _assumed_grants, partial(_assumed_lines, login)
+        remarks += [
+            f"not checked: {error.found}",
+            f"assumed: the login is {login}, programs are in /usr/bin, files have no links and belong to "
+            f"{_USUAL_OWNER}, which owns their folders, too",
+        ]
+        remarks += [
+            f"{each.worker_id}: no lines for its log {each.log}: the owner of its folder is unknown"
+            for each in workers
+            if login != ROOT and each.uses_sudo_for("log") and each.log is not None
+        ]
     sections: list[Section] = []
-    remarks: list[str] = []
-    for worker in workers:
+    for worker in workers if login != ROOT else ():
         try:
-            for grant in grants_of(worker, machine):
-                sections.append(Section(f"{grant.worker_id}: {grant.what_for}", sudo.lines(grant.commands)))
+            for grant in grants(worker, machine):
+                sections.append(Section(f"{grant.worker_id}: {grant.what_for}", lines_of(grant.commands)))
         except EosError as error:
-            remarks.append(_no_lines(worker, error))
+            remedy = f" What to do: {error.remedy}" if error.remedy else ""
+            remarks.append(f"{worker.worker_id}: no lines, since {error.found}{remedy}")
     return SudoersFile(machine.name, login, tuple(each for each in sections if each.lines), tuple(remarks))
 
 
@@ -159,42 +173,16 @@ def _login_of(description: MachineDescription) -> str:
         return description.login.user or getpass.getuser()
 
 
-def _assumed(description: MachineDescription, workers: Sequence[WorkerDescription], error: EosError) -> SudoersFile:
-    """The lines of a machine that was not looked at: by the description alone, and what is usual."""
-    login = _login_of(description)
-    remarks = [
-        f"not checked: {error.found}",
-        f"assumed: the login is {login}, programs are in /usr/bin, files have no links and belong to {_USUAL_OWNER}, "
-        "which owns their folders, too",
-    ]
-    sections = []
-    for worker in workers if login != ROOT else ():
-        try:
-            sections += [_assumed_section(login, grant) for grant in _assumed_grants(description, worker)]
-        except EosError as error:
-            remarks.append(_no_lines(worker, error))
-        if worker.uses_sudo_for("log") and worker.log is not None:
-            remarks.append(f"{worker.worker_id}: no lines for its log {worker.log}: the owner of its folder is unknown")
-    return SudoersFile(description.ssh, login, tuple(each for each in sections if each.lines), tuple(remarks))
-
-
-def _assumed_grants(description: MachineDescription, worker: WorkerDescription) -> list[Grant]:
+def _assumed_grants(worker: WorkerDescription, machine: Machine) -> tuple[Grant, ...]:
     grants = []
     if worker.uses_sudo_for("file") and worker.config is not None:
         resolving = Command(("readlink", "-v", "-f", "--", str(worker.config)), _USUAL_OWNER)
         own = FileCommands(PurePosixPath(worker.config), user=_USUAL_OWNER)
-        changing = tuple(command for command in (resolving, own.look, own.read, *own.changing) if command.user)
-        grants.append(Grant(worker.worker_id, f"read and replace {worker.config}", changing))
-    return [*grants, *_of_service(worker, machine_of(description))]
+        commands = (resolving, own.look, own.read, *own.changing)
+        grants.append(Grant(worker.worker_id, f"read and replace {worker.config}", commands))
+    return (*grants, *_of_service(worker, machine))
 
 
-def _assumed_section(login: str, grant: Grant) -> Section:
-    names = {command.words[0] for command in grant.commands}
-    programs = {name: f"/usr/bin/{name}" for name in names if "/" not in name}
-    text = lines(login, grant.commands, programs) if grant.commands else ()
-    return Section(f"{grant.worker_id}: {grant.what_for}", text)
-
-
-def _no_lines(worker: WorkerDescription, error: EosError) -> str:
-    remedy = f" What to do: {error.remedy}" if error.remedy else ""
-    return f"{worker.worker_id}: no lines, since {error.found}{remedy}"
+def _assumed_lines(login: str, commands: Sequence[Command]) -> tuple[str, ...]:
+    names = {command.words[0] for command in commands}
+    return lines(login, commands, {name: f"/usr/bin/{name}" for name in names if "/" not in name})
