@@ -13,10 +13,10 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.finding import Finding
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.kafka.session import Kafka, session_of
-from airflow_eos_provider.rollout.act.left_down import left_down
 from airflow_eos_provider.rollout.check import failed, inconclusive
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
+from airflow_eos_provider.rollout.plan.earlier_rolls import left_down
 from airflow_eos_provider.transactions.audit import collision_finding, hanging_finding
 from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging
@@ -24,11 +24,7 @@ from airflow_eos_provider.transactions.look import partitions_of_all_topics
 
 
 def all_findings(observation: Observation, kafka: Kafka) -> tuple[Finding, ...]:
-    """All problems of the cluster, then what it shares with other Connect groups.
-
-    :param kafka: the Kafka cluster: its coordinators are asked again where a transaction seems to hang, and the journal
-        is read for unfinished changes and rolls.
-    """
+    """All problems of the cluster, then what it shares with other Connect groups."""
     return (
         *findings(observation),
         *_hanging(observation, kafka),

@@ -23,7 +23,11 @@ _ROLLED = [
     ("plan.", "cli/rollout/plan_apply.py:to_document"),
     ("report.", "rollout/outcome.py:RolloutReport.to_dict"),
 ]
-_ROLLOUT = [("", "rollout/history.py:Rollout.to_dict"), ("workers[].", "rollout/history.py:Rollout._worker")]
+_ROLLOUT = [
+    ("", "rollout/history.py:Rollout.to_dict"),
+    ("workers[].", "rollout/history.py:Rollout._worker"),
+    ("workers[].", "rollout/outcome.py:WorkerOutcome"),
+]
 _ASKED = [("", "cli/rollout/rollouts.py:_show_answer")]
 _ACL_CHECK = [("", "cli/cluster/acl.py:_document"), ("rules[].", "acls/judge.py:RightFinding.to_dict")]
 #: Of each command that applies a declared change.
@@ -66,7 +70,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         ("", "preflight/report.py:Report.to_dict"),
         _FINDING,
         ("findings[].", "preflight/findings.py:ConnectorFinding"),
-        ("--to-version: ", "cli/rollout/preflight_version.py:check_version"),
+        ("--to-version: ", "cli/rollout/preflight.py:check_version"),
         ("--to-version: copies[].", "offsets/seen/copies.py:Copies"),
         ("--to-version: findings[].", _FINDING[1]),
     ],

@@ -81,12 +81,7 @@ class ApprovedOperator(BaseOperator):
 
 
 def require_approved(approval: object, plan_hash: str) -> None:
-    """Go on only with the plan that was approved.
-
-    :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`;
-        :data:`NOBODY_ASKED` where nobody was to be asked.
-    :raises AirflowFailException: another plan was, or none.
-    """
+    """Go on only with the plan that was approved; :data:`NOBODY_ASKED` where nobody was to be asked."""
     if approval is NOBODY_ASKED:
         return
     if not isinstance(approval, Mapping):
@@ -119,7 +114,6 @@ def is_true(value: bool | str) -> bool:
 class Approvable:
     """A plan as it is put to a person.
 
-    :param question: one line.
     :param summary: lines of Markdown, above the buttons: of a roll a few, of any other plan all of it, up to a bound.
     :param in_the_log: a sentence on what only the task's log has, or that there is no more.
     :param whole: the whole plan, for the log.
@@ -134,11 +128,7 @@ class Approvable:
 
 
 def approvable(document: Mapping[str, Any]) -> Approvable:
-    """The plan of a task that came before.
-
-    :param document: ``to_dict`` of a plan, of a roll or a change.
-    :raises ConfigurationError: it is none, or its content does not have its hash.
-    """
+    """The plan of a task that came before."""
     from airflow_eos_provider.rollout.plan.plan import Plan
 
     kind = document.get("kind") if isinstance(document, Mapping) else None
@@ -148,7 +138,6 @@ def approvable(document: Mapping[str, Any]) -> Approvable:
 
 
 def of_roll(plan: Plan) -> Approvable:
-    """A roll."""
     from airflow_eos_provider.rollout.plan.summary import summary
 
     return Approvable(
@@ -163,7 +152,6 @@ def of_roll(plan: Plan) -> Approvable:
 
 
 def of_change(plan: ChangePlan) -> Approvable:
-    """A change that is declared."""
     shown, in_the_log = _shown(plan.lines)
     return Approvable(
         hash=plan.hash,
@@ -404,10 +392,6 @@ def approval_body(plan: Approvable, reason: str, requester: str | None = None, *
     in full up to a bound. The whole plan is in the log.
 
     It depends on nothing else, so the same plan shows the same text.
-
-    :param reason: as given with the run; it is shown as data, whatever is written in it.
-    :param requester: who has started the run, if that is known.
-    :param take_over: whether a controller is fenced though its lease still runs.
     """
     lines = [*plan.summary, "", f"Plan hash: `{plan.hash}`", ""]
     lines += [
@@ -423,11 +407,7 @@ def approval_body(plan: Approvable, reason: str, requester: str | None = None, *
 
 
 def not_another_person(requester: str | None, approver: str) -> str | None:
-    """Why this approval does not count where two persons are wanted; None if it does.
-
-    :param requester: who has started the run; None for a schedule.
-    :param approver: who has answered.
-    """
+    """Why this approval does not count where two persons are wanted; None if it does."""
     if approver == NOBODY:
         return "Airflow does not know who has approved the plan, and another person has to (require_other_approver)."
     if requester is not None and requester.strip().casefold() == approver.strip().casefold():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
@@ -14,7 +14,6 @@ from airflow_eos_provider.errors import (
     EosError,
     FencedError,
     PlanMovedError,
-    RefusedError,
     StopRequestedError,
 )
 from airflow_eos_provider.journal.content import JournalContent
@@ -23,7 +22,6 @@ from airflow_eos_provider.journal.records import (
     RequestKind,
     RolloutRecord,
     RolloutState,
-    Step,
 )
 from airflow_eos_provider.journal.topic import clock_of
 from airflow_eos_provider.rollout.act.checkpoint import Checkpoint, TaskMemory
@@ -33,7 +31,7 @@ from airflow_eos_provider.rollout.gate.expectation import Baseline
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
 from airflow_eos_provider.rollout.observe.observation import Observation
-from airflow_eos_provider.rollout.outcome import RolloutReport, WorkerOutcome
+from airflow_eos_provider.rollout.outcome import RolloutReport
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.planner import Planner
 from airflow_eos_provider.rollout.settings import RolloutSettings
@@ -43,14 +41,10 @@ from airflow_eos_provider.stored import from_json, to_json
 class Controller(Planner):
     """A planner that carries its plans out; a context manager.
 
-    :param cluster: its description.
     :param report: receives one line of progress at a time.
     :param checkpoint: the caller's own note of the rollout.
-    :param actor: who asked for it, for the journal.
-    :param reason: why, for the journal.
     :param stop_requested: asked between two actions whether to stop, leaving everything as it is.
     :param task: the Airflow task that asks, as ``<dag>/<run>/<task>``; the lease is left to it while it is deferred.
-    :param hosts: gives each worker its host.
     """
 
     def __init__(
@@ -93,11 +87,8 @@ class Controller(Planner):
         :param take_over: fence a controller even though its lease still runs; kept in the journal.
         :param resume: go on even if a pause was requested while no controller carried the roll out.
         :returns: what was done; of a roll that was done already and still holds, what it did then.
-        :raises PlanMovedError: the cluster is no longer as planned; nothing was changed.
-        :raises LeaseHeldError: another controller is at it; nothing was changed.
-        :raises FencedError: another controller has taken over.
+        :raises PlanMovedError, LeaseHeldError: nothing was changed.
         :raises GateFailedError: a worker failed its gate; the message says how it and its configuration are.
-        :raises StopRequestedError: an operator asked for a pause, or to abort the roll.
         :raises RolloutPausedError: it is not known whether it is safe to go on; everything is left as it is.
         """
         # Nothing is handed over, so what comes back is the report.
@@ -107,9 +98,6 @@ class Controller(Planner):
         """Like :meth:`apply`, but a gate that does not hold at once is not waited for here.
 
         The journal's lease is left to the task then; what the task waits for comes back by :meth:`go_on`.
-
-        :returns: the report, or the gate to be waited for.
-        :raises ConfigurationError: there is no task to leave the lease to.
         """
         if not self._task:
             raise ConfigurationError(
@@ -119,13 +107,7 @@ class Controller(Planner):
         return self._carry_out(plan, take_over=take_over, hands_over=True)
 
     def go_on(self, plan: Plan, gate: GateState, *, hands_over: bool = True) -> RolloutReport | GateState:
-        """Go on at a gate that was waited for elsewhere.
-
-        :param gate: as it was seen last.
-        :param hands_over: whether a gate may be handed over again; otherwise all are waited for here.
-        :raises FencedError: another controller has taken the group over since.
-        :raises PlanMovedError: that rollout carries out another plan.
-        """
+        """Go on at a gate that was waited for elsewhere."""
         content = read_journal(self.observer.session.kafka, self.cluster.group_id)
         self._require_not_aborted(content)
         record = content.rollouts.get(gate.rollout_id)
@@ -174,14 +156,14 @@ class Controller(Planner):
             was_interrupted = any(event.what == "taken up" for event in content.events.get(record.rollout_id, ()))
             resumed = bool(steps) and (was_interrupted or gate is None)
             roll = Roll(
-                rollout_id=record.rollout_id,
-                plan=plan,
+                record.rollout_id,
+                plan,
+                self.observer,
+                journal,
+                self.settings,
+                self._report,
+                {worker_id: journal.by_this_clock(step) for worker_id, step in steps.items()},
                 baseline=from_json(Baseline, record.baseline),
-                steps={worker_id: journal.by_this_clock(step) for worker_id, step in steps.items()},
-                observer=self.observer,
-                journal=journal,
-                settings=self.settings,
-                report=self._report,
                 stop_requested=self._stop_requested,
                 hands_over=hands_over,
                 gate=self._memory.gate_of(record) if hands_over and gate is None else gate,
@@ -193,10 +175,7 @@ class Controller(Planner):
             journal.close()
 
     def _before_the_lease(self, plan: Plan, *, take_over: bool) -> RolloutReport | None:
-        """Refuse what must not be rolled, before anything is written.
-
-        :returns: the report, if nothing is to be done.
-        """
+        """Refuse what must not be rolled, before anything is written; returns the report if nothing is to be done."""
         content = read_journal(self.observer.session.kafka, self.cluster.group_id)
         self._require_not_aborted(content)
         if not take_over:
@@ -207,9 +186,10 @@ class Controller(Planner):
         if content.unfinished(plan.hash) is not None:
             return None
         observation = self.look_of_search()
-        report = self._done_already(plan, content, observation)
-        if report is not None:
-            return report
+        # What a roll of this plan did that is done and still holds; its caller may have been killed before it knew.
+        if (done := self.still_done(plan, content, observation)) is not None:
+            self._report(f"Nothing to do: rollout {done.rollout_id} of plan {plan.short_hash} is done.")
+            return RolloutReport.of(plan, done, content.steps.get(done.rollout_id, {}), resumed=True)
         self.require_unmoved(plan, observation)
         if not plan.nothing_to_do:
             return None
@@ -225,29 +205,19 @@ class Controller(Planner):
                 remedy="Make a new plan, and start a new run.",
             )
 
-    def _done_already(self, plan: Plan, content: JournalContent, observation: Observation) -> RolloutReport | None:
-        """What a roll of this plan did that is done and still holds; its caller may have been killed before it knew."""
-        record = self.still_done(plan, content, observation)
-        if record is None:
-            return None
-        self._report(f"Nothing to do: rollout {record.rollout_id} of plan {plan.short_hash} is done.")
-        return RolloutReport.of(plan, record, content.steps.get(record.rollout_id, {}), resumed=True)
-
     def _unfinished(self, plan: Plan, content: JournalContent) -> RolloutRecord | None:
         """The rollout of this plan that is taken up; None if there is none."""
         record = content.unfinished(plan.hash)
         content.require_understood(record)
         if record is not None:
-            progress = _progress(content.steps.get(record.rollout_id, {}))
-            self._report(f"Resuming rollout {record.rollout_id} of plan {plan.short_hash}: {progress}.")
+            steps = content.steps.get(record.rollout_id, {})
+            progress = ", ".join(f"{worker_id} {step.status}" for worker_id, step in steps.items())
+            what = progress or "no worker was touched yet"
+            self._report(f"Resuming rollout {record.rollout_id} of plan {plan.short_hash}: {what}.")
         return record
 
     def _new_record(self, plan: Plan, observation: Observation) -> RolloutRecord:
-        """A rollout of a plan that still fits.
-
-        :param observation: seen while the lease is held.
-        :raises PlanMovedError: it does not fit.
-        """
+        """A rollout of a plan that still fits what is seen while the lease is held."""
         self.require_unmoved(plan, observation)
         started_at = time.time()
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(started_at))
@@ -284,35 +254,29 @@ class Controller(Planner):
         return running
 
     def _run(self, roll: Roll, running: RolloutRecord) -> GateState | None:
-        """Roll, and write down how it ended.
-
-        :returns: the gate that was handed over; None if every worker is done.
-        """
+        """Roll, and write down how it ended; returns the gate that was handed over, if one was."""
         journal = roll.journal
         try:
             gate = roll.run()
             if gate is not None:
-                self._hand_over(journal, gate)
+                self._memory.keep_gate(gate)  # so that a crash does not move its deadline
+                journal.hand_over(str(gate), until=gate.latest_deadline + COME_BACK_SECONDS)
+                self._report(f"{gate}: handed over; the roll does nothing until it passes.")
                 return gate
         except FencedError:
             raise  # the journal belongs to another controller now
         except BaseException as error:
-            self._end_unfinished(journal, replace(running, state=roll.failed_state, note=_note(error)), error)
+            note = error.found if isinstance(error, EosError) else type(error).__name__
+            self._end_unfinished(journal, replace(running, state=roll.failed_state, note=note), error)
             raise
         journal.end(replace(running, state=RolloutState.DONE))
         return None
 
-    def _hand_over(self, journal: Journal, gate: GateState) -> None:
-        """Note the gate, so that a crash does not move its deadline, and leave the lease to the task."""
-        self._memory.keep_gate(gate)
-        journal.hand_over(str(gate), until=gate.latest_deadline + COME_BACK_SECONDS)
-        self._report(f"{gate}: handed over; the roll does nothing until it passes.")
-
     def _end_unfinished(self, journal: Journal, record: RolloutRecord, error: BaseException) -> None:
         """Give the lease back if that is still possible; otherwise the error that ended the roll matters more.
 
-        :raises FencedError: another controller has taken over. What this one has seen last is that one's doing, so the
-            error that ended the roll says nothing.
+        Where another controller has taken over, what this one has seen last is that one's doing, so its error says
+        nothing.
         """
         try:
             journal.end(record)
@@ -328,16 +292,3 @@ class Controller(Planner):
             )
         else:
             self._report(f"Rollout {record.rollout_id} is {record.state}.")
-
-
-def _progress(steps: Mapping[str, Step]) -> str:
-    if not steps:
-        return "no worker was touched yet"
-    return ", ".join(f"{worker_id} {step.status}" for worker_id, step in steps.items())
-
-
-def _note(error: BaseException) -> str:
-    return error.found if isinstance(error, EosError) else type(error).__name__
-
-
-__all__ = ["Checkpoint", "Controller", "RefusedError", "RolloutReport", "WorkerOutcome"]

@@ -53,15 +53,11 @@ class Rollout:
         return self.record.rollout_id
 
     @property
-    def plan_hash(self) -> str:
-        """The hash that was approved."""
-        return self.plan.hash
+    def started_at(self) -> float:
+        return self.record.started_at
 
     def require_applicable(self) -> None:
-        """Go on only if this version can carry the rollout on.
-
-        :raises RefusedError: it is closed.
-        """
+        """Go on only if this version can carry the rollout on."""
         if not self.record.state.is_open:
             raise RefusedError(
                 f"Rollout {self.rollout_id} is {self.state}, so it cannot be resumed.",
@@ -95,7 +91,7 @@ class Rollout:
         return {
             "rollout_id": self.rollout_id,
             "state": self.state,
-            "plan": self.plan_hash,
+            "plan": self.plan.hash,
             "from": self.plan.current,
             "to": str(self.plan.target),
             "actor": self.record.actor,
@@ -125,11 +121,7 @@ class Rollout:
         outcome = WorkerOutcome.of(step, self.plan)
         return {
             **document,
-            "seconds": outcome.seconds,
-            "task_downtime_seconds": outcome.task_downtime_seconds,
-            "mode": outcome.mode,
-            "led": outcome.led,
-            "predicted_seconds": outcome.predicted_seconds,
+            **asdict(outcome),
             "status": str(step.status),
             "at": step.at,
             "tasks": step.tasks,
@@ -160,8 +152,7 @@ class ForeignRollout:
 def restart_moments(step: Step) -> dict[str, float | None]:
     """When the process that a restart replaces had ended and the new one was started, seconds since the epoch.
 
-    :returns: by name of the moment, in this order; None where that is not known, and nothing of what is to come, or of
-        a worker that did not run.
+    None where that is not known; nothing of what is to come, or of a worker that did not run.
     """
     is_over = step.status in (StepStatus.RESTARTED, StepStatus.PASSED) and step.announced_at is not None
     moments = {"stopped": step.stopped_at, "started": step.started_at}
@@ -169,26 +160,16 @@ def restart_moments(step: Step) -> dict[str, float | None]:
     return {what: at for what, at in moments.items() if at is not None or due[what]}
 
 
-def history(content: JournalContent) -> tuple[Rollout, ...]:
-    """The rollouts of the journal that this version understands, the newest first."""
-    return tuple(one for one in whole_history(content) if isinstance(one, Rollout))
-
-
 def whole_history(content: JournalContent) -> tuple[Rollout | ForeignRollout, ...]:
     """All rollouts of the journal, the newest first."""
     known = [_rollout(record, content) for record in content.rollouts.values()]
-    unknown = set(content.unreadable) - set(content.rollouts) - {LEASE_KEY}
-    strange = [_foreign(rollout_id, content.unreadable[rollout_id]) for rollout_id in unknown]
-    return tuple(sorted([*known, *strange], key=_started_at, reverse=True))
+    unknown = {k: found for k, found in content.unreadable.items() if k not in (*content.rollouts, LEASE_KEY)}
+    strange = [ForeignRollout(each, found, found.appended_at_ms / 1000) for each, found in unknown.items()]
+    return tuple(sorted([*known, *strange], key=lambda one: one.started_at, reverse=True))
 
 
 def find_rollout(content: JournalContent, prefix: str | None) -> Rollout:
-    """The rollout that is meant.
-
-    :param prefix: the beginning of its id; None for the newest.
-    :raises ConfigurationError: there is none, or there are several.
-    :raises RefusedError: another version has written it.
-    """
+    """The rollout that is meant."""
     found = [one for one in whole_history(content) if prefix is None or one.rollout_id.startswith(prefix)]
     if not found:
         raise ConfigurationError(
@@ -206,11 +187,7 @@ def find_rollout(content: JournalContent, prefix: str | None) -> Rollout:
 
 
 def unfinished_rollout(content: JournalContent, target: Mode | None = None) -> Rollout | None:
-    """The newest rollout that can be resumed.
-
-    :param target: only one to this mode; None for any.
-    :raises RefusedError: this version cannot resume it.
-    """
+    """The newest rollout that can be resumed."""
     own = [r for r in content.rollouts.values() if r.state.is_open and target in (None, r.plan.get("target"))]
     newest = max(own, key=lambda record: record.started_at, default=None)
     if newest is None:
@@ -221,10 +198,7 @@ def unfinished_rollout(content: JournalContent, target: Mode | None = None) -> R
 
 
 def former_mode(plan: Plan) -> Mode:
-    """The one mode that a plan's running workers came from.
-
-    :raises RefusedError: they came from different ones, so there is no one mode to go back to.
-    """
+    """The one mode that a plan's running workers came from."""
     modes = {change.mode for change in plan.workers if change.mode != "stopped"}
     if len(modes) != 1:
         raise RefusedError(
@@ -241,22 +215,14 @@ def restores_files(back: Plan, former: Plan) -> dict[str, bool]:
     return {change.worker_id: before.get(change.worker_id) == change.config_after for change in back.workers}
 
 
-def _started_at(rollout: Rollout | ForeignRollout) -> float:
-    return rollout.record.started_at if isinstance(rollout, Rollout) else rollout.started_at
-
-
-def _foreign(rollout_id: str, found: Unreadable, started_at: float | None = None) -> ForeignRollout:
-    return ForeignRollout(rollout_id, found, found.appended_at_ms / 1000 if started_at is None else started_at)
-
-
 def _rollout(record: RolloutRecord, content: JournalContent) -> Rollout | ForeignRollout:
     if record.rollout_id in content.unreadable:
-        return _foreign(record.rollout_id, content.unreadable[record.rollout_id], record.started_at)
+        return ForeignRollout(record.rollout_id, content.unreadable[record.rollout_id], record.started_at)
     try:
         plan = Plan.from_dict(record.plan)
     except ConfigurationError as error:
         what = f"has a plan that this version does not understand ({error.found.removesuffix('.')})"
-        return _foreign(record.rollout_id, Unreadable(what), record.started_at)
+        return ForeignRollout(record.rollout_id, Unreadable(what), record.started_at)
     lease = content.lease
     # Only shown, so this machine's clock will do; it is not before the broker's last record.
     now = max(time.time(), content.appended_at_ms / 1000)

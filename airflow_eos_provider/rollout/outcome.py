@@ -17,7 +17,6 @@ class WorkerOutcome:
     :param seconds: from the announcement of its restart to its passed gate.
     :param task_downtime_seconds: for how long its tasks were unassigned.
     :param mode: the mode that it is proven to run in; ``stopped`` if only its file was changed.
-    :param led: whether it led the group when its turn came.
     :param predicted_seconds: its predicted task downtime, by the plan; of the plan's two answers the one for
         a leader if it led, else the other. Zero if it held no tasks when its turn came.
     """

@@ -14,37 +14,30 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import read_journal
-from airflow_eos_provider.journal.records import (
-    RolloutRecord,
-    RolloutState,
-)
+from airflow_eos_provider.journal.records import RolloutRecord, RolloutState
 from airflow_eos_provider.preflight.look import Scope, look
 from airflow_eos_provider.preflight.report import Report
-from airflow_eos_provider.rollout.act.left_down import left_down
 from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
-from airflow_eos_provider.rollout.observe.client_clusters import ClientClusterLook
+from airflow_eos_provider.rollout.observe.client_clusters import client_clusters
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
-from airflow_eos_provider.rollout.observe.rights_look import RightsLook
+from airflow_eos_provider.rollout.observe.rights_look import added_rights
 from airflow_eos_provider.rollout.plan import preflight
-from airflow_eos_provider.rollout.plan.connectors import LOOK_SECONDS, ConnectorNotes, stops_no_task
-from airflow_eos_provider.rollout.plan.other_clusters import matters
-from airflow_eos_provider.rollout.plan.plan import Plan, make_plan, next_target
-from airflow_eos_provider.rollout.plan.preflight import Preflight
-from airflow_eos_provider.rollout.plan.temporary_isolation import temporary_isolation
-from airflow_eos_provider.rollout.plan.worker_edits import Former, properties_to_set
+from airflow_eos_provider.rollout.plan.earlier_rolls import left_down, temporary_isolation
+from airflow_eos_provider.rollout.plan.plan import ConnectorNotes, Plan, make_plan, next_target
+from airflow_eos_provider.rollout.plan.preflight import Preflight, begins_exactly_once, stops_no_task
+from airflow_eos_provider.rollout.plan.worker_edits import properties_to_set
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
 #: How long planning waits for a rebalance that happens to be under way.
 STABLE_SECONDS = 20.0
 
+#: All questions to the workers about connectors take no longer, seconds: whoever makes a plan waits for it.
+CONNECTORS_SECONDS = 20.0
+
 
 class Planner:
-    """Plans the rolls of one cluster; a context manager.
-
-    :param cluster: its description.
-    :param hosts: gives each worker its host.
-    """
+    """Plans the rolls of one cluster; a context manager."""
 
     def __init__(
         self,
@@ -56,8 +49,6 @@ class Planner:
         self.cluster = cluster
         self.observer = Observer(cluster, hosts=hosts)
         self.settings = settings
-        self._clients = ClientClusterLook(self.observer.session.kafka, self.observer.session.other_kafka)
-        self._rights = RightsLook(self.observer.session.kafka, cluster.group_id)
         self._searched: Observation | None = None
 
     def __enter__(self) -> Self:
@@ -96,12 +87,7 @@ class Planner:
         return result if report is None else replace(result, checks=(*result.checks, stops_no_task(report)))
 
     def plan(self, target: Mode | None = None) -> Plan:
-        """What a roll would change.
-
-        :param target: the mode to roll to; unset, the next step of the upgrade.
-        :raises RefusedError: the cluster may not be rolled there; with every reason.
-        :raises RolloutPausedError: it is not known whether it may.
-        """
+        """What a roll would change."""
         Preflight(target or Mode.PREPARING, (preflight.own_workers(self.cluster.workers),)).require()
         observation = self.observe_stable()
         wanted = target or next_target(observation)
@@ -119,9 +105,6 @@ class Planner:
         """The plan with this hash: one that the journal has as unfinished, or one that fits what is seen now.
 
         One look serves the plans of all modes, and whatever is asked next: see :meth:`look_of_search`.
-
-        :raises PlanMovedError: no plan has it.
-        :raises ConfigurationError: none of those that could be made has it, and one could not be made.
         """
         content = read_journal(self.observer.session.kafka, self.cluster.group_id)
         own = [r for r in content.rollouts.values() if str(r.plan.get("hash", "")).startswith(hash_prefix)]
@@ -157,11 +140,7 @@ class Planner:
         return self._plan_from(self.look_of_search(), target)
 
     def verify(self, target: Mode) -> Preflight:
-        """Prove that every running member is in ``target``, and that no roll has left a worker down.
-
-        :raises RefusedError: a member is not, or a worker is down.
-        :raises RolloutPausedError: of a member it is not known.
-        """
+        """Prove that every running member is in ``target``, and that no roll has left a worker down."""
         content = read_journal(self.observer.session.kafka, self.cluster.group_id)
         observation = self.observe_stable()
         result = preflight.verify(observation, target, left_down(content, observation))
@@ -179,12 +158,7 @@ class Planner:
         return self.observe_stable()
 
     def require_unmoved(self, plan: Plan, observation: Observation) -> None:
-        """Go on only if the cluster is as planned, and may still be rolled.
-
-        :raises PlanMovedError: it is no longer as planned.
-        :raises RefusedError: it may not be rolled.
-        :raises RolloutPausedError: it is not known whether it may.
-        """
+        """Go on only if the cluster is as planned, and may still be rolled."""
         content = read_journal(self.observer.session.kafka, self.cluster.group_id)
         plan.require_unmoved(self._plan_from(observation, plan.target, content))
         self._check(observation, plan.target, content).require()
@@ -199,20 +173,23 @@ class Planner:
         return record
 
     def _check(self, observation: Observation, target: Mode, content: JournalContent) -> Preflight:
-        clients = self._clients.look(observation) if matters(observation, target) else None
-        acls = self._rights.look(observation, target)
+        session, clients = self.observer.session, None
+        if begins_exactly_once(observation, target):
+            clients = client_clusters(session.kafka, session.other_kafka, observation)
+        acls = added_rights(session.kafka, observation, target)
         return preflight.check(observation, target, self.settings, left_down(content, observation), clients, acls)
 
     def _connectors(self, observation: Observation, target: Mode) -> Report | None:
         """What the mode does to the connectors; None where this roll is not the one that begins exactly-once."""
-        if not matters(observation, target):
+        if not begins_exactly_once(observation, target):
             return None
-        return Report.of(look(self.observer.session, target, Scope(seconds=LOOK_SECONDS, readers=False)))
+        return Report.of(look(self.observer.session, target, Scope(seconds=CONNECTORS_SECONDS, readers=False)))
 
     def _plan_from(self, observation: Observation, target: Mode, content: JournalContent | None = None) -> Plan:
         digests = {}
         content = content or read_journal(self.observer.session.kafka, self.cluster.group_id)
-        temporary = self._temporary(observation, target, content)
+        # What a roll has set for the way, and this one may put back.
+        temporary = temporary_isolation(content, observation) if target.runs_exactly_once_tasks else {}
         for worker in observation.workers:
             facts = worker.facts
             properties = properties_to_set(facts, target, temporary.get(worker.worker_id))
@@ -223,9 +200,3 @@ class Planner:
             else:
                 digests[worker.worker_id] = self.observer.hosts[worker.worker_id].digest_with(properties)
         return make_plan(observation, target, digests, temporary, left_down(content, observation))
-
-    def _temporary(self, observation: Observation, target: Mode, content: JournalContent) -> dict[str, Former]:
-        """What a roll has set for the way, and this one may put back."""
-        if not target.runs_exactly_once_tasks:
-            return {}
-        return temporary_isolation(content, observation)

@@ -54,10 +54,7 @@ class RolloutSettings:
     allow_downtime: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse limits with which a gate would pass unseen or never be given up.
-
-        :raises ConfigurationError: naming the setting.
-        """
+        """Refuse limits with which a gate would pass unseen or never be given up."""
         if self.polls < 1:
             raise ConfigurationError(f"polls is {self.polls}.", expected="1 or more")
         if not (math.isfinite(self.lease_seconds) and self.lease_seconds > 0):

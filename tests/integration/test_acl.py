@@ -43,8 +43,8 @@ from airflow_eos_provider.operators.changes import (
     ConnectAclRevokePlanOperator,
 )
 from airflow_eos_provider.rollout.observe.observation import Observation
-from airflow_eos_provider.rollout.observe.rights_look import RightsLook
-from airflow_eos_provider.rollout.plan.rights import rights
+from airflow_eos_provider.rollout.observe.rights_look import added_rights
+from airflow_eos_provider.rollout.plan.preflight import rights
 from tests.integration.named_listener import NamedListener
 from tests.unit.rollout.conftest import Cluster as RollCluster
 from tests.waiting import until
@@ -438,19 +438,18 @@ def test_a_roll_is_refused_for_the_right_that_its_target_asks_for(
 ) -> None:
     """The group is disabled. A right that it uses today is not asked for, however the ACLs look."""
     observation = _observation(lab, named, session)
-    look_at = RightsLook(session.kafka, lab.group_id)
     leader = next(rule for rule in granted if rule.name.startswith("connect-cluster-"))
     fencing = next(rule for rule in granted if rule.principal == f"User:{ADMIN}" and rule.name.endswith(f"{ORDERS}-1"))
     today = next(rule for rule in granted if rule.name == CONFIGS and rule.operation is Operation.READ)
-    assert look_at.look(observation, Mode.DISABLED) is None
+    assert added_rights(session.kafka, observation, Mode.DISABLED) is None
     for target in (Mode.PREPARING, Mode.ENABLED):
-        assert rights(look_at.look(observation, target)).found.endswith(
+        assert rights(added_rights(session.kafka, observation, target)).found.endswith(
             "; none is missing (0 tested as the principal, the others checked in the ACLs)"
         )
     change(session.kafka, delete={leader.acl, fencing.acl, today.acl})
     try:
-        preparing = rights(look_at.look(observation, Mode.PREPARING))
-        enabled = rights(look_at.look(observation, Mode.ENABLED))
+        preparing = rights(added_rights(session.kafka, observation, Mode.PREPARING))
+        enabled = rights(added_rights(session.kafka, observation, Mode.ENABLED))
     finally:
         change(session.kafka, create={leader.acl, fencing.acl, today.acl})
     assert (preparing.verdict, enabled.verdict) == (Verdict.FAIL, Verdict.FAIL)
@@ -468,7 +467,7 @@ def _observation(lab: Lab, named: NamedListener, session: ConnectSession) -> Obs
         replace(worker, facts=replace(worker.facts, properties=_worker(lab, named))) for worker in seen.workers
     )
     state = read_cluster_state(session.kafka, CONFIGS)
-    return replace(seen, workers=workers, config=state, statuses={})
+    return replace(seen, group_id=lab.group_id, workers=workers, config=state, statuses={})
 
 
 def test_the_rights_of_a_connector_that_is_gone_are_revoked(lab: Lab, session: ConnectSession, eos: Any) -> None:

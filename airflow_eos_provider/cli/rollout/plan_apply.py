@@ -123,11 +123,7 @@ def _left_behind(cluster: ConnectCluster) -> list[Copies]:
 
 
 def apply_command(made: Plan, cluster: Path | None, allow_downtime: bool, *words: str) -> str:
-    """The command that applies a plan, on the same cluster and with the same consent.
-
-    :param cluster: the cluster file that was named; None if the default was found.
-    :param words: the command, if it is not ``apply``.
-    """
+    """The command that applies a plan, on the same cluster and with the same consent."""
     more = ["--allow-downtime"] if allow_downtime else []
     return command_of(["eos", *(words or ["apply"]), *more], made.short_hash, cluster)
 
@@ -214,12 +210,7 @@ def roll(
     output: Output | None = None,
     as_json: bool = False,
 ) -> None:
-    """Show a plan, and apply it once that is confirmed; progress is on standard error.
-
-    :param command: applies that plan, and no other.
-    :param plan_hash: was given, so the plan is confirmed; so it is by ``yes``.
-    :param resume: as :meth:`Controller.apply` takes it.
-    """
+    """Show a plan, and apply it once that is confirmed; progress is on standard error."""
     interrupt = _Interrupt()
     report: RolloutReport | None = None
     with Controller(
@@ -259,11 +250,7 @@ def planned(controller: Controller, to: Mode | None) -> Plan:
 
 
 def find_planned(controller: Controller, plan_hash: str, to: Mode | None) -> Plan:
-    """The plan with this hash.
-
-    :param to: the mode that it must roll to; None for any.
-    :raises PlanMovedError: no plan has it, or it rolls to another mode.
-    """
+    """The plan with this hash."""
     try:
         found = controller.find_plan(plan_hash)
     except PlanMovedError:
@@ -319,10 +306,7 @@ def _explain_what_moved(controller: Controller, plan_hash: str) -> None:
 
 
 def show(made: Plan, out: Console = console, notes: Iterable[str] = ()) -> None:
-    """Print a plan.
-
-    :param notes: printed below it.
-    """
+    """Print a plan."""
     shown = table(f"Group {made.group_id}: {made.current} -> {made.target}")
     for column in ("worker", "runs", "tasks", "what happens", "its tasks are unassigned"):
         shown.add_column(column, overflow="fold", no_wrap=column == "worker")

@@ -1,4 +1,4 @@
-"""``eos preflight``: what a mode does to each connector, before it is switched on."""
+"""``eos preflight``: what a mode does to each connector, or an older Kafka Connect, before it is switched on."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from airflow_eos_provider.cli.common import (
     console,
     load_cluster,
     print_over,
+    print_share_read,
     show_answer,
     show_finding,
     table,
@@ -21,14 +22,18 @@ from airflow_eos_provider.cli.common import (
     width_for,
 )
 from airflow_eos_provider.cli.completion import complete_connector
-from airflow_eos_provider.cli.rollout.preflight_version import check_version
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.finding import Verdict
+from airflow_eos_provider.downgrade.look import look_before
+from airflow_eos_provider.downgrade.older import DowngradeLook
+from airflow_eos_provider.downgrade.older import findings as downgrade_findings
+from airflow_eos_provider.finding import Finding, Verdict, overall
 from airflow_eos_provider.output import Output, OutputOption, print_document
 from airflow_eos_provider.preflight.findings import ConnectorFinding
 from airflow_eos_provider.preflight.look import Scope, look
 from airflow_eos_provider.preflight.report import Report
+from airflow_eos_provider.stored import to_json
 
 #: A validation may wait for the system that a connector reads, seconds.
 ANSWER_SECONDS = 30.0
@@ -125,3 +130,42 @@ def _show_table(report: Report) -> None:
         shown.add_row(one.subject or "all", *cells, one.remedy, one.evidence)
     with width_for(Output.WIDE):
         console.print(shown)
+
+
+def check_version(described: ConnectCluster, to_version: str, output: Output | None, *, as_json: bool) -> None:
+    """Print what workers of an older version would do otherwise; end with 1 if something is found, 5 if unknown."""
+    with ConnectSession(described) as session:
+        session.on_read = print_share_read
+        seen = look_before(session, to_version)
+    found = downgrade_findings(seen)
+    verdict = overall(found)
+    document = {
+        "group": seen.group_id,
+        "to_version": to_version,
+        "ok": verdict.exit_code == 0,
+        "workers": [
+            {"worker": one.worker_id, "version": one.version, "exactly_once": one.exactly_once} for one in seen.workers
+        ],
+        "copies": to_json(seen.copies),
+        "findings": [one.to_dict() for one in found],
+    }
+    if not print_document(document, [one.subject for one in found], output, as_json=as_json):
+        with width_for(output):
+            _show_downgrade(seen, found)
+    raise typer.Exit(verdict.exit_code)
+
+
+def _show_downgrade(seen: DowngradeLook, found: list[Finding]) -> None:
+    shown = table(f"{seen.group_id}: to Kafka Connect {seen.to_version}")
+    for column in ("worker", "runs", "exactly-once"):
+        shown.add_column(column, overflow="fold")
+    words = {True: "yes", False: "no", None: "unknown"}
+    for worker in seen.workers:
+        shown.add_row(worker.worker_id, worker.version or "no answer", words[worker.exactly_once])
+    console.print(shown)
+    if not seen.is_before_kip_618:
+        console.print(f"Kafka Connect {seen.to_version} knows exactly-once source support: modes and own topics stay.")
+    for one in found:
+        show_finding(one, f"{one.kind}: {one.subject}: ")
+    if all(one.passed for one in found):
+        console.print("As far as eos can see, nothing is lost, delivered again, or fails.")

@@ -48,10 +48,10 @@ from airflow_eos_provider.errors import (
 )
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import Request, RequestKind, RolloutState, Step
-from airflow_eos_provider.journal.stop_requests import ANSWER_SECONDS, Answer, request
+from airflow_eos_provider.journal.stop_requests import ANSWER_SECONDS, Answer
+from airflow_eos_provider.journal.stop_requests import request as send_request
 from airflow_eos_provider.kafka.session import Kafka, Session
 from airflow_eos_provider.output import Output, OutputOption, print_document
-from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.history import (
     INTERRUPTED,
@@ -93,13 +93,6 @@ RolloutArgument = Annotated[
 ]
 AnswerOption = Annotated[float, timeout_option("How long to wait for the controller's answer.")]
 
-
-_EXAMPLES = {
-    "show": examples("eos rollout show", "eos rollout show 20261121T2336 --watch 5"),
-    "wait": examples("eos rollout wait --timeout 1800"),
-    "pause": examples("eos rollout pause --reason lunch"),
-    "abort": examples("eos rollout abort 20261121T2336 --reason CHG-4711"),
-}
 
 #: Seconds between two looks at the journal, unless --watch is given.
 _LOOK_SECONDS = 1.0
@@ -149,7 +142,7 @@ def list_(cluster: ClusterOption = None, output: OutputOption = None, as_json: J
         console.print(shown)
 
 
-@rollouts_app.command("show", epilog=_EXAMPLES["show"])
+@rollouts_app.command("show", epilog=examples("eos rollout show", "eos rollout show 20261121T2336 --watch 5"))
 def show(
     rollout: RolloutArgument = None,
     cluster: ClusterOption = None,
@@ -166,7 +159,7 @@ def show(
             _show(found)
 
 
-@rollouts_app.command("wait", epilog=_EXAMPLES["wait"])
+@rollouts_app.command("wait", epilog=examples("eos rollout wait --timeout 1800"))
 def wait(
     rollout: RolloutArgument = None,
     cluster: ClusterOption = None,
@@ -186,10 +179,10 @@ def wait(
     raise typer.Exit(EXIT_CODES[last.state])
 
 
-def _add_request(kind: RequestKind, summary: str) -> None:
+def _add_request(kind: RequestKind, example: str, summary: str) -> None:
     """A command that asks the controller of a rollout for something."""
 
-    @rollouts_app.command(str(kind), epilog=_EXAMPLES[kind], help=summary)
+    @rollouts_app.command(str(kind), epilog=examples(example), help=summary)
     def request(
         rollout: RolloutArgument = None,
         cluster: ClusterOption = None,
@@ -198,12 +191,20 @@ def _add_request(kind: RequestKind, summary: str) -> None:
         output: OutputOption = None,
         as_json: JsonOption = False,
     ) -> None:
-        _show_answer(_ask(kind, rollout, load_cluster(cluster), reason, timeout), output, as_json=as_json)
+        described = load_cluster(cluster)
+        found = _find(described.kafka, described.group_id, rollout)
+        wanted = Request(found.rollout_id, kind, time.time(), actor(), reason)
+        journal = Controller(described, actor=actor(), reason=reason).journal
+        answer = send_request(described, wanted, journal=journal, wait_seconds=timeout)
+        _show_answer(answer, output, as_json=as_json)
 
 
-_add_request(RequestKind.PAUSE, "Stop a rollout before its next action. You can resume it.")
+_add_request(
+    RequestKind.PAUSE, "eos rollout pause --reason lunch", "Stop a rollout before its next action. You can resume it."
+)
 _add_request(
     RequestKind.ABORT,
+    "eos rollout abort 20261121T2336 --reason CHG-4711",
     "Stop a rollout before its next action, for good. Changes no worker: 'undo' brings back the mode before.",
 )
 
@@ -290,13 +291,6 @@ def undo(
     )
 
 
-def _ask(kind: RequestKind, rollout: str | None, cluster: ConnectCluster, reason: str, seconds: float) -> Answer:
-    found = _find(cluster.kafka, cluster.group_id, rollout)
-    wanted = Request(found.rollout_id, kind, time.time(), actor(), reason)
-    controller = Controller(cluster, actor=actor(), reason=reason)
-    return request(cluster, wanted, journal=controller.journal, wait_seconds=seconds)
-
-
 def _show_answer(answer: Answer, output: Output | None, *, as_json: bool) -> None:
     document = {
         "rollout_id": answer.rollout_id,
@@ -324,11 +318,7 @@ def _show_answer(answer: Answer, output: Output | None, *, as_json: bool) -> Non
 
 
 def _looks(cluster: ConnectCluster, prefix: str | None, *, seconds: float, every: float) -> Iterator[Rollout]:
-    """A rollout now, and again whenever it has changed, until no controller carries it out.
-
-    :param seconds: time limit; 0 is one look.
-    :param every: seconds between two looks.
-    """
+    """A rollout now, and again whenever it has changed, until no controller carries it out."""
     deadline = time.monotonic() + seconds
     with Session(cluster.kafka) as session:
         found = _find(session, cluster.group_id, prefix)
@@ -362,7 +352,7 @@ def _find(kafka: Kafka, group_id: str, prefix: str | None) -> Rollout:
 def _show(rollout: Rollout) -> None:
     record = rollout.record
     console.print(f"Rollout {rollout.rollout_id} is {rollout.state}", style="bold")
-    console.print(f"plan {rollout.plan_hash[:SHORT_HASH_LENGTH]}: {rollout.plan.current} -> {rollout.plan.target}")
+    console.print(f"plan {rollout.plan.short_hash}: {rollout.plan.current} -> {rollout.plan.target}")
     console.print(f"began {_moment(record.started_at)}, by {record.actor or 'unknown'}: {record.reason or 'no reason'}")
     if rollout.lease:
         console.print(f"carried out by {rollout.lease}", soft_wrap=True)

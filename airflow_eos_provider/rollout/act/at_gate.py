@@ -9,8 +9,7 @@ from airflow_eos_provider.finding import Verdict, overall
 from airflow_eos_provider.journal.records import Step
 from airflow_eos_provider.rollout.act.decision import expectation, leader_to_restart
 from airflow_eos_provider.rollout.gate.conditions import CONDITIONS, SEEN_REMOTELY, Condition
-from airflow_eos_provider.rollout.gate.ended import silent_elsewhere
-from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation
+from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation, silent_elsewhere
 from airflow_eos_provider.rollout.gate.gate import GateAnswer, connectors_to_restart, evaluate, poll
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.observation import Observation
@@ -27,8 +26,6 @@ HOST_LOOK_SECONDS = 60.0
 class AtGate:
     """What one look at a gate asks for.
 
-    :param expected: what the gate holds the cluster against.
-    :param answer: the gate's answer.
     :param failed: connectors whose failed tasks are to be restarted, with the reason; empty if that was done.
     :param leader: the worker whose restart ends a rebalance delay sooner than waiting; None if that was done.
     """

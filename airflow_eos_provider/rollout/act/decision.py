@@ -136,11 +136,7 @@ def left_after_restore(plan: Plan, worker_id: str, facts: HostFacts) -> str:
 def leader_to_restart(
     plan: Plan, steps: Mapping[str, Step], observation: Observation, expected: Expectation, remaining_seconds: float
 ) -> str | None:
-    """The leader, where it is done and one more restart of it ends a rebalance delay sooner than waiting.
-
-    :param expected: what the gate that is waited for asks: while a member is away no other is restarted.
-    :param remaining_seconds: what is left of the delay.
-    """
+    """The leader, where it is done and one more restart of it ends a rebalance delay sooner than waiting."""
     done = {c.worker_id for c in plan.workers if c.kind is ChangeKind.NONE and c.mode != "stopped"}
     arrived = (StepStatus.PASSED, StepStatus.RESTARTED)
     done |= {worker_id for worker_id, step in steps.items() if step.status in arrived}
@@ -247,7 +243,7 @@ def _wait_for_the_stopped(plan: Plan, observation: Observation) -> Action | None
     """A worker that has stopped since its gate, or since the plan was made, runs in no mode; it may be starting."""
     for change in plan.workers:
         worker = observation.worker(change.worker_id)
-        if not change.stays_stopped and not worker.is_running and worker.facts.running.alive is False:
+        if not change.stays_stopped and worker.has_ended:
             reason = f"{change.worker_id} has stopped since: {worker.facts.how_to_start}"
             return Action(ActionKind.PAUSE, change.worker_id, reason, may_pass=True)
     return None

@@ -16,8 +16,7 @@ from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.rollout.act.at_gate import AtGate, look_at
 from airflow_eos_provider.rollout.act.decision import no_longer_described, why_undescribed
 from airflow_eos_provider.rollout.gate.conditions import SEEN_REMOTELY
-from airflow_eos_provider.rollout.gate.ended import silent_elsewhere
-from airflow_eos_provider.rollout.gate.expectation import Baseline
+from airflow_eos_provider.rollout.gate.expectation import Baseline, silent_elsewhere
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.observer import InternalTopics, Observer
 from airflow_eos_provider.rollout.plan.plan import Plan
@@ -45,11 +44,7 @@ class GateLook:
         self.status_line = ""
 
     def look(self) -> str | None:
-        """One look.
-
-        :returns: the reason to resume the task; None while the gate has to be waited for.
-        :raises ConfigurationError: the description of the cluster is wrong as a whole, seen from here.
-        """
+        """One look."""
         now = time.time()
         if now >= self.gate.look_at:
             return "the hosts are due for a check"
@@ -88,10 +83,7 @@ class GateLook:
 
 
 def _reason_to_resume(gate: GateState, seen: AtGate, silent: frozenset[str]) -> str | None:
-    """Why a process of the roll is needed, if it is.
-
-    :param silent: other workers that did not answer at this look and at the one before.
-    """
+    """Why a process of the roll is needed, if it is."""
     if seen.answer.verdict is not None:
         return f"seen remotely, the gate's answer is {seen.answer.verdict}"
     not_looked_at = sorted(silent - set(gate.silent))

@@ -12,11 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from airflow_eos_provider.errors import PlanMovedError, RolloutPausedError, StopRequestedError
 from airflow_eos_provider.finding import Verdict, overall
-from airflow_eos_provider.journal.journal import Journal
-from airflow_eos_provider.journal.records import RequestKind, RolloutState, Step, StepStatus
+from airflow_eos_provider.journal.records import RequestKind, Step, StepStatus
 from airflow_eos_provider.rollout.act import at_gate
 from airflow_eos_provider.rollout.act.acts import Acts
-from airflow_eos_provider.rollout.act.announced import AnnouncedActs
 from airflow_eos_provider.rollout.act.at_gate import AtGate
 from airflow_eos_provider.rollout.act.decision import Action, ActionKind, decide, expectation
 from airflow_eos_provider.rollout.act.steps import (
@@ -26,14 +24,10 @@ from airflow_eos_provider.rollout.act.steps import (
     further_restart,
     passed_gate,
 )
-from airflow_eos_provider.rollout.gate.ended import ended_elsewhere, reported_changes
-from airflow_eos_provider.rollout.gate.expectation import Baseline
+from airflow_eos_provider.rollout.gate.expectation import Baseline, ended_elsewhere, reported_changes
 from airflow_eos_provider.rollout.gate.gate import GateAnswer, evaluate
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.observation import Observation
-from airflow_eos_provider.rollout.observe.observer import Observer
-from airflow_eos_provider.rollout.plan.plan import Plan
-from airflow_eos_provider.rollout.settings import RolloutSettings
 
 #: A host that cannot be looked at, between two acts, is looked at again for so many seconds before the roll pauses: a
 #: connection that was lost, a machine that was busy.
@@ -43,55 +37,33 @@ UNSEEN_SECONDS = 20.0
 REPEAT_SECONDS = 15.0
 
 
-@dataclass
-class Roll:
+@dataclass(kw_only=True)
+class Roll(Acts):
     """One rollout in progress.
 
-    :param steps: what the journal says has been done, by worker; kept up to date here.
     :param stop_requested: asked between two actions whether to stop, leaving everything as it is.
     :param hands_over: whether a gate that does not hold yet is handed over to the caller instead of waited for here.
     :param gate: the gate that was handed over last.
     :param seen: the look that the roll was begun on, under the lease; its first. None to look anew.
     """
 
-    rollout_id: str
-    plan: Plan
     baseline: Baseline
-    steps: dict[str, Step]
-    observer: Observer
-    journal: Journal
-    settings: RolloutSettings
-    report: Callable[[str], None]
     stop_requested: Callable[[], bool] = lambda: False
     hands_over: bool = False
     gate: GateState | None = None
     seen: Observation | None = None
-    _acts: AnnouncedActs = field(init=False)
     _stable: bool = field(default=False, init=False)
     _delay_ended_for: set[str] = field(default_factory=set, init=False)
     _ended: set[str] = field(default_factory=set, init=False)
     _reported: tuple[str, float] = field(default=("", 0.0), init=False)
 
     def __post_init__(self) -> None:
-        acts = Acts(self.rollout_id, self.plan, self.observer, self.journal, self.settings, self.report)
-        self._acts = AnnouncedActs(acts, self.steps)
         if self.gate is not None:
             self._delay_ended_for.update(self.gate.delay_ended_for)
             self.observer.logs.memory = self.gate.memory
 
-    @property
-    def failed_state(self) -> RolloutState:
-        """What the rollout is when :meth:`run` raises."""
-        return self._acts.failed_state
-
     def run(self) -> GateState | None:
-        """Roll until every worker is done, or until a gate has to be waited for elsewhere.
-
-        :returns: that gate; None if every worker is done.
-        :raises PlanMovedError: a configuration was edited, and nothing was changed.
-        :raises RolloutPausedError: it is unknown whether continuing is safe; or a configuration was edited after a
-            worker was changed.
-        """
+        """Roll until every worker is done, or until a gate has to be waited for elsewhere."""
         try:
             while True:
                 action, observation = self._next_action()
@@ -132,16 +104,16 @@ class Roll:
             case ActionKind.REFUSE:
                 raise PlanMovedError(f"The roll pauses: {action.reason}.", remedy="Correct it, or make a new plan.")
             case ActionKind.CHANGE_FILE:
-                self._acts.edit_stopped(worker_id)
+                self.edit_stopped(worker_id)
                 self.report(f"{worker_id}: configuration changed; {action.reason}.")
             case ActionKind.ROLL | ActionKind.RESTART:
                 return self._restart_in_a_stable_group(action, observation)
             case ActionKind.GATE:
                 if self.steps[worker_id].status is StepStatus.INTENT:
-                    self._acts.found_restarted(worker_id, observation.worker(worker_id).facts)
+                    self.found_restarted(worker_id, observation.worker(worker_id).facts)
                 return self._pass_gate(worker_id, observation)
             case ActionKind.RESTORE:
-                self._acts.restore(worker_id, (action.reason,))
+                self.restore(worker_id, (action.reason,))
         return None
 
     def _stop_if_requested(self) -> None:
@@ -154,7 +126,7 @@ class Roll:
         request = self.journal.request()
         if request is None:
             return
-        self._acts.failed_state = request.kind.leads_to
+        self.failed_state = request.kind.leads_to
         if request.kind is RequestKind.PAUSE:
             remedy = "To resume: 'eos rollout resume', or apply the same plan again."
         else:
@@ -172,7 +144,8 @@ class Roll:
         else:
             return self._wait_until_stable(observation)  # then look again: another worker may lead by then
         self.report(f"{worker_id}: {action.kind} ({action.reason}); it runs {len(step.tasks)} tasks.")
-        self._restart(step)
+        self._stable = False
+        self.restart(step)
         return None
 
     def _is_half_done(self, worker_id: str, observation: Observation) -> bool:
@@ -195,17 +168,14 @@ class Roll:
         expected = expectation(self.plan, self.steps, observation, self.baseline)
         return self._stable and overall(evaluate(expected, observation)) is Verdict.PASS
 
-    def _restart(self, step: Step) -> None:
-        self._stable = False
-        self._acts.restart(step)
-
     def _restart_leader(self, leader: str, worker_id: str, observation: Observation) -> None:
         """Restart the leader, which is done, once more: that ends a rebalance delay sooner than waiting."""
         self._delay_ended_for.add(worker_id)
         now = time.time()
         before = self.steps.get(leader) or Step(leader, StepStatus.PASSED, now, led=True, mode=str(self.plan.target))
         self.report(f"{leader}: restart the leader, which is done, once more: this ends the rebalance delay.")
-        self._restart(further_restart(before, observation, now, at_its_own_gate=leader == worker_id))
+        self._stable = False
+        self.restart(further_restart(before, observation, now, at_its_own_gate=leader == worker_id))
 
     # gates
 
@@ -226,14 +196,14 @@ class Roll:
         if gate is None or answer is None:
             return gate
         if answer.verdict is Verdict.FAIL:
-            self._acts.fail(worker_id, tuple(str(check) for check in answer.open_checks))
+            self.fail(worker_id, tuple(str(check) for check in answer.open_checks))
         if answer.verdict is Verdict.INCONCLUSIVE:
             raise RolloutPausedError(
                 f"{worker_id} was restarted, but eos cannot prove that it is healthy:\n{_lines(answer)}",
                 remedy="Resolve that, then apply the same plan again to resume at this gate.",
             )
         passed = passed_gate(self.steps[worker_id], gate, answer.checks, time.time())
-        self._acts.announce(passed)
+        self.announce(passed)
         self._stable = True
         self.report(
             f"{worker_id}: gate passed after {passed.seconds:.1f} s; "
@@ -249,7 +219,6 @@ class Roll:
         A refusal that waiting cannot change counts at the second look in a row: the parts of one look are not of one
         moment, and a process that is just starting or ending can look like two, or like none.
 
-        :param observation: the look that led to this gate, and its first.
         :returns: the gate with its answer; the gate alone, if it is handed over; nothing, if the leader was restarted
             to end a rebalance delay, so that another gate may be due.
         """
@@ -267,7 +236,7 @@ class Roll:
                     return gate, seen.answer
                 if seen.failed:
                     gate = replace(gate, failed_tasks_restarted=True)
-                    self._acts.acts.restart_failed_tasks(seen.failed, observation)
+                    self.restart_failed_tasks(seen.failed, observation)
                 if seen.leader is not None:
                     self._restart_leader(seen.leader, gate.subject, observation)
                     return None, None
@@ -297,7 +266,7 @@ class Roll:
             return
         now_at = at_its_gate(step, gate, seen.answer.checks)
         if now_at.conditions_after != step.conditions_after:
-            self._acts.note(now_at)
+            self.note(now_at)
 
     def _report_what_is_awaited(self, gate: GateState, seen: AtGate, observation: Observation) -> None:
         """What is awaited when it changes, and at once which worker has ended or is back: the gate waits for it."""

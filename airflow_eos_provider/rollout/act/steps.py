@@ -8,7 +8,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout.check import Check
 from airflow_eos_provider.rollout.gate.state import GateState
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
+from airflow_eos_provider.rollout.hosts.restart_event import Moment
 from airflow_eos_provider.rollout.observe.observation import Observation
 
 
@@ -37,27 +37,19 @@ def announced_again(before: Step, now: float) -> Step:
 
 
 def failed(before: Step, evidence: tuple[str, ...], process: str, now: float) -> Step:
-    """A worker that has failed, and is about to be restored.
-
-    :param process: start token of what has failed; empty if nothing runs.
-    """
+    """A worker that has failed, and is about to be restored."""
     anew = _with_nothing_known(before)
     return replace(anew, status=StepStatus.FAILED, at=now, evidence=evidence, failed_process=process)
 
 
-def with_event(step: Step, event: RestartEvent) -> Step:
-    """A step after an event of its restart."""
-    return step if event.moment is None else with_moment(step, event.moment, event.at)
-
-
-def with_moment(step: Step, moment: Moment, at: float) -> Step:
-    """A step with a moment of its restart.
+def with_moment(step: Step, moment: Moment | None, at: float) -> Step:
+    """A step with a moment of its restart, by the clock that has announced the restart.
 
     What is replaced ends once, whatever ends later; what has come instead may itself be replaced, before its gate. It
     was started after that end, though the times of another machine are known to within an answer of its alone.
-
-    :param at: seconds since the epoch, by the clock that has announced the restart.
     """
+    if moment is None:
+        return step
     after = round(at - step.restarted_after, 3)
     if moment is Moment.STARTED:
         return replace(step, started_after=max(after, after if step.stopped_after is None else step.stopped_after))
@@ -65,10 +57,7 @@ def with_moment(step: Step, moment: Moment, at: float) -> Step:
 
 
 def further_restart(before: Step, observation: Observation, now: float, *, at_its_own_gate: bool) -> Step:
-    """The leader's further restart, which ends a rebalance delay.
-
-    :param at_its_own_gate: its gate was being waited for, so that time counts for the restart and for its tasks.
-    """
+    """The leader's further restart, which ends a rebalance delay."""
     waited = now - before.restarted_after if at_its_own_gate else 0.0
     return replace(
         announced_again(before, now),

@@ -15,11 +15,10 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.finding import Audit, Finding, Verdict
 from airflow_eos_provider.journal.records import RolloutState
-from airflow_eos_provider.rollout.gate.conditions import STARTING_SECONDS
 from airflow_eos_provider.rollout.history import Rollout
 from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
-from airflow_eos_provider.rollout.plan.plan import WorkerChange
+from airflow_eos_provider.rollout.observe.reported_states import two_names
 
 _SHORT = 12
 
@@ -69,10 +68,7 @@ class Expected:
 
     @classmethod
     def after(cls, rollout: Rollout | None) -> Expected:
-        """What the newest rollout of a group makes one expect of it.
-
-        :param rollout: see :func:`newest_rollout`; None if the group was never rolled.
-        """
+        """What the newest rollout of a group makes one expect of it."""
         if rollout is None:
             return cls()
         plan = rollout.plan
@@ -88,7 +84,7 @@ class Expected:
         under_way = rollout.lease is not None
         return cls(
             source=f"rollout {rollout.rollout_id}, {rollout.state}",
-            modes=frozenset({plan.target, *(mode for w in plan.workers if (mode := _mode_before(w)))}),
+            modes=frozenset({plan.target, *(mode for w in plan.workers if (mode := w.mode_before))}),
             digests={w.worker_id: frozenset({w.config_before, w.config_after}) for w in plan.workers},
             may_be_stopped=stopped,
             under_way=rollout.rollout_id if under_way else None,
@@ -99,8 +95,6 @@ class Expected:
         """The same with what an operator states: the mode, and files that are as meant though no rollout made them.
 
         The mode of a rollout that is carried out meanwhile is still right.
-
-        :param accept: SHA-256 of such files, in hexadecimal.
         """
         stated = replace(self, accepted=self.accepted | {digest.lower() for digest in accept})
         if mode is None or self.under_way:
@@ -146,10 +140,7 @@ def newest_rollout(rollouts: Collection[Rollout]) -> Rollout | None:
 
 
 def find_drift(observation: Observation, expected: Expected, unknown: Collection[UnknownMember] = ()) -> Drift:
-    """Hold one look at a cluster against what is expected of it.
-
-    :param unknown: what unknown members say of themselves, as far as they were asked.
-    """
+    """Hold one look at a cluster against what is expected of it."""
     found = (
         *_unknown_members(observation, expected, {member.worker_id: member for member in unknown}),
         *_modes(observation, expected),
@@ -171,7 +162,7 @@ def _unknown_members(
 ) -> Iterator[Finding]:
     for worker_id in observation.unknown_members:
         if worker_id in observation.aliases:
-            yield _two_names(worker_id, observation)
+            yield replace(two_names(observation, worker_id), kind=DriftKind.UNKNOWN_MEMBER)
             continue
         member = unknown.get(worker_id, UnknownMember(worker_id))
         what = f"{worker_id} is a member of the group, but not in the cluster file"
@@ -187,16 +178,6 @@ def _unknown_members(
             f"{harm}Stop it; or, if it belongs here, set {MODE_PROPERTY}={_wanted(expected)} in its configuration, "
             "restart it and add it to the cluster file ('eos discover' proposes the entry)",
         )
-
-
-def _two_names(worker_id: str, observation: Observation) -> Finding:
-    described = observation.aliases[worker_id]
-    return _fails(
-        DriftKind.UNKNOWN_MEMBER,
-        worker_id,
-        f"{worker_id}, a member of the group, and {described} of the cluster file are the same port under two names",
-        f"write the advertised url in the cluster file: {observation.members[worker_id].url.rstrip('/')}",
-    )
 
 
 def _modes(observation: Observation, expected: Expected) -> Iterator[Finding]:
@@ -347,27 +328,15 @@ def _doubts(observation: Observation, expected: Expected) -> Iterator[str]:
 
 def _is_starting(worker: WorkerObservation, observation: Observation) -> bool:
     """Whether it is not a member because it has just been started."""
-    started_at = worker.started_at
-    if started_at is None or worker.worker_id in observation.members:
-        return False
-    return observation.at - started_at < STARTING_SECONDS
+    return worker.is_young(observation.at) and worker.worker_id not in observation.members
 
 
 def _is_newer_than_process(worker: WorkerObservation, *, by_content: bool) -> bool:
-    """Whether the file was changed after the worker's process started.
-
-    :param by_content: only a change of its content counts; it is known to be right, so new permissions do no harm.
-    """
+    """Whether the file was changed after the worker's process started."""
     started_at = worker.started_at
     declared = worker.facts.declared
     changed_at = declared.modified_at if by_content else (declared.changed_at or declared.modified_at)
     return started_at is not None and changed_at is not None and changed_at > started_at + CLOCK_TICK_SECONDS
-
-
-def _mode_before(change: WorkerChange) -> Mode | None:
-    """Its mode before the rollout; of a stopped worker the one that it would have joined in."""
-    text = change.declared or Mode.DISABLED if change.mode == "stopped" else change.mode
-    return Mode(text) if text in tuple(Mode) else None
 
 
 def _wanted(expected: Expected) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from airflow_eos_provider.connect.cluster.managed import managed_workers
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectorStatus
@@ -11,7 +13,6 @@ from airflow_eos_provider.connect.topics.internal_topics import OTHER_GROUP_REME
 from airflow_eos_provider.data_text import counted, duration
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.rollout.check import Check, failed, inconclusive
-from airflow_eos_provider.rollout.gate.conditions import STARTING_SECONDS
 from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.reported_states import (
@@ -23,6 +24,7 @@ from airflow_eos_provider.rollout.observe.reported_states import (
     reports,
     restart_command,
     twins,
+    two_names,
 )
 from airflow_eos_provider.rollout.plan.worker_edits import not_ready_for_enabled, uncommitted_readers
 from airflow_eos_provider.rollout.settings import session_timeout_seconds
@@ -33,24 +35,10 @@ TASKLESS_SECONDS = 120.0
 
 def findings(observation: Observation) -> tuple[Check, ...]:
     """Everything worth a second look, the gravest first."""
-    return (
-        *_unreadable(observation),
-        *_one_moment(observation),
-        *_url_only(observation),
-        *_other_groups(observation),
-        *_roster(observation),
-        *_internal_topics(observation),
-        *_neighbours(observation),
-        *_modes(observation),
-        *_edited_files(observation),
-        *_group(observation),
-        *_connectors(observation),
-        *_reported_elsewhere(observation),
-        *_transactions(observation),
-    )
+    return tuple(found for look in _LOOKS for found in look(observation))
 
 
-def _unreadable(observation: Observation) -> list[Check]:
+def _unreadable(observation: Observation) -> Iterator[Check]:
     config_is_known = len(observation.url_only) < len(observation.workers)  # else one finding says so of all
     needed = (observation.config, observation.statuses, observation.transactions)
     problems = (
@@ -60,167 +48,119 @@ def _unreadable(observation: Observation) -> list[Check]:
         observation.transactions_problem,
         observation.logs_problem if None not in needed else None,  # else one of them says it already
     )
-    found = [
-        inconclusive(observation.group_id, problem, "make it readable: until then its state is unknown")
-        for problem in problems
-        if problem
-    ]
+    for problem in filter(None, problems):
+        yield inconclusive(observation.group_id, problem, "make it readable: until then its state is unknown")
     if observation.logs is not None and observation.logs.unreadable:
         names = ", ".join(sorted(observation.logs.unreadable))
-        found.append(
-            inconclusive(
-                names, f"open transactions in {names} cannot be read", "grant Describe on these topics: 'eos acl check'"
-            )
-        )
-    return found
+        found = f"open transactions in {names} cannot be read"
+        yield inconclusive(names, found, "grant Describe on these topics: 'eos acl check'")
 
 
-def _one_moment(observation: Observation) -> list[Check]:
-    if observation.took_seconds <= SLOW_LOOK_SECONDS:
-        return []
-    return [
-        inconclusive(
+def _one_moment(observation: Observation) -> Iterator[Check]:
+    if observation.took_seconds > SLOW_LOOK_SECONDS:
+        yield inconclusive(
             observation.group_id,
             f"this observation took {observation.took_seconds:.0f} s: its parts are from different moments",
             "run it again; this list also names a slow worker or broker",
         )
-    ]
 
 
-def _url_only(observation: Observation) -> list[Check]:
+def _url_only(observation: Observation) -> Iterator[Check]:
     """What cannot be known of workers of which only the address is described, as one finding for all of them."""
     workers = observation.url_only
     if not workers:
-        return []
+        return
     names = ", ".join(worker.worker_id for worker in workers)
     lacking = "configuration, process, log and mode"
     if observation.config_topic is None:
         lacking += ", and with them the config topic, pending fencing and the rebalance delay"
-    managed = managed_workers(worker.worker for worker in workers)
-    if managed:
+    remedy = (
+        "'eos discover' finds a worker's host, service, config and log; without them the group can be watched, "
+        "but not rolled"
+    )
+    if managed := managed_workers(worker.worker for worker in workers):
         service = next(iter(managed.values()))
         remedy = f"{', '.join(managed)} of {service.name} can be watched, not rolled: {service.instead}"
-    else:
-        remedy = (
-            "'eos discover' finds a worker's host, service, config and log; without them the group can be watched, "
-            "but not rolled"
-        )
-    return [
-        inconclusive(names, f"the cluster file has only the URL of {names}, so these are unknown: {lacking}", remedy)
-    ]
+    yield inconclusive(names, f"the cluster file has only the URL of {names}, so these are unknown: {lacking}", remedy)
 
 
-def _other_groups(observation: Observation) -> list[Check]:
+def _other_groups(observation: Observation) -> Iterator[Check]:
     said = {worker.worker_id: worker.facts.properties for worker in observation.workers}
-    problem = other_groups(observation.group_id, said)
-    return [failed(observation.group_id, problem, OTHER_GROUP_REMEDY)] if problem else []
+    if problem := other_groups(observation.group_id, said):
+        yield failed(observation.group_id, problem, OTHER_GROUP_REMEDY)
 
 
-def _roster(observation: Observation) -> list[Check]:
-    found = [_unknown_member(member, observation) for member in observation.unknown_members]
+def _roster(observation: Observation) -> Iterator[Check]:
+    for member in observation.unknown_members:
+        yield two_names(observation, member) if member in observation.aliases else _unknown_member(member, observation)
     for worker in observation.workers:
-        if worker in observation.stopped and worker in observation.url_only:
-            found.append(_absent(worker, observation))
-        elif worker in observation.stopped:
-            declared = worker.facts.declared.mode
-            found.append(
-                failed(
-                    worker.worker_id,
-                    f"{worker.worker_id} is stopped; by its configuration it would join as {declared or 'unknown'}"
-                    + _last_words(worker, observation),
-                )
-            )
-        elif worker in observation.lost:
-            found.append(_dead(worker, observation))
-        elif worker in observation.nameless:
-            found.append(_nameless(worker, observation))
-        elif (
-            observation.group
-            and observation.group.is_stable
-            and worker.is_running
-            and worker.worker_id not in observation.members
-            and worker.worker_id not in observation.aliases.values()
-        ):
-            found.append(
-                failed(
-                    worker.worker_id,
-                    f"{worker.worker_id} runs, but is not a member of group {observation.group_id}",
-                    "it may still be joining; if not, check group.id and bootstrap.servers in its configuration",
-                )
-            )
+        if (state := _out_of_the_group(worker, observation)) is not None:
+            yield failed(worker.worker_id, *state)
         if worker.facts.problem and worker not in observation.url_only:
             remedy = worker.facts.problem_remedy or "correct the cluster file"
-            found.append(failed(worker.worker_id, f"{worker.worker_id}: {worker.facts.problem}", remedy))
+            yield failed(worker.worker_id, f"{worker.worker_id}: {worker.facts.problem}", remedy)
         if worker.rest_problem and worker not in observation.stopped and worker not in observation.lost:
-            found.append(_silent(worker, observation))
-    return found
-
-
-def _absent(worker: WorkerObservation, observation: Observation) -> Check:
-    """A worker whose process cannot be looked at, and which the group does not have."""
-    no_member = f"{worker.worker_id} is not a member of group {observation.group_id}"
-    return failed(worker.worker_id, f"{no_member}, and does not answer: {worker.rest_problem}", worker.silence_remedy)
-
-
-def _nameless(worker: WorkerObservation, observation: Observation) -> Check:
-    """A worker that answers at an address that no member has."""
-    others = ", ".join(observation.members[member].url.rstrip("/") for member in observation.unknown_members)
-    process = (
-        f"no process of it is found ({worker.facts.running.detail}), and " if not worker.worker.is_url_only else ""
-    )
-    return failed(
-        worker.worker_id,
-        f"{worker.worker_id} answers at {worker.worker.url}, but {process}no member of group {observation.group_id} "
-        "has that address",
-        f"if it is behind a proxy or has another host name, write the advertised url in the cluster file: {others}"
-        if others
-        else "it may still be joining; if not, check its url, and group_id in the cluster file",
-    )
+            yield _silent(worker, observation)
 
 
 def _unknown_member(member: str, observation: Observation) -> Check:
-    described = observation.aliases.get(member)
-    if described is None:
-        known = " or ".join(worker.worker_id for worker in observation.nameless)
-        return failed(
-            member,
-            f"{member} is a member of the group, but not in the cluster file",
-            (f"if it is {known} by another address, correct its url; otherwise " if known else "")
-            + "'eos discover' proposes its entry",
-        )
+    known = " or ".join(worker.worker_id for worker in observation.nameless)
     return failed(
         member,
-        f"{member}, a member of the group, and {described} of the cluster file are the same port under two names",
-        f"write the advertised url in the cluster file: {observation.members[member].url.rstrip('/')} "
-        "(its rest.advertised.host.name)",
+        f"{member} is a member of the group, but not in the cluster file",
+        (f"if it is {known} by another address, correct its url; otherwise " if known else "")
+        + "'eos discover' proposes its entry",
     )
 
 
-def _dead(worker: WorkerObservation, observation: Observation) -> Check:
-    timeout = session_timeout_seconds(worker.facts.properties)
-    delay = observation.rebalance_delay_ms / 1000
-    return failed(
-        worker.worker_id,
-        f"{worker.worker_id} is dead: no process of it runs, though the group still counts it as a member"
-        + _last_words(worker, observation),
-        f"start it; or wait: after its session timeout ({timeout:.0f} s) the group drops it, and its tasks are "
-        f"unassigned for the rebalance delay (up to {delay:.0f} s)",
-    )
+def _out_of_the_group(worker: WorkerObservation, observation: Observation) -> tuple[str, ...] | None:
+    """Why a worker does not work in the group, and what to do."""
+    worker_id, its_group = worker.worker_id, f"group {observation.group_id}"
+    if worker in observation.stopped:
+        if worker in observation.url_only:  # its process cannot be looked at
+            no_member = f"{worker_id} is not a member of {its_group}, and does not answer: {worker.rest_problem}"
+            return no_member, worker.silence_remedy
+        joins_as = (
+            f"{worker_id} is stopped; by its configuration it would join as {worker.facts.declared.mode or 'unknown'}"
+        )
+        return (joins_as + _last_words(worker, observation),)
+    if worker in observation.lost:
+        timeout = session_timeout_seconds(worker.facts.properties)
+        return (
+            f"{worker_id} is dead: no process of it runs, though the group still counts it as a member"
+            + _last_words(worker, observation),
+            f"start it; or wait: after its session timeout ({timeout:.0f} s) the group drops it, and its tasks are "
+            f"unassigned for the rebalance delay (up to {observation.rebalance_delay_ms / 1000:.0f} s)",
+        )
+    if worker in observation.nameless:
+        others = ", ".join(observation.members[member].url.rstrip("/") for member in observation.unknown_members)
+        no_process = f"no process of it is found ({worker.facts.running.detail}), and "
+        return (
+            f"{worker_id} answers at {worker.worker.url}, but {'' if worker.worker.is_url_only else no_process}"
+            f"no member of {its_group} has that address",
+            f"if it is behind a proxy or has another host name, write the advertised url in the cluster file: {others}"
+            if others
+            else "it may still be joining; if not, check its url, and group_id in the cluster file",
+        )
+    is_known = worker_id in observation.members or worker_id in observation.aliases.values()
+    if worker.is_running and not is_known and observation.group and observation.group.is_stable:
+        return (
+            f"{worker_id} runs, but is not a member of {its_group}",
+            "it may still be joining; if not, check group.id and bootstrap.servers in its configuration",
+        )
+    return None
 
 
 def _silent(worker: WorkerObservation, observation: Observation) -> Check:
-    problem, facts = worker.rest_problem, worker.facts
+    worker_id, problem, facts = worker.worker_id, worker.rest_problem, worker.facts
     last_words = _last_words(worker, observation) if worker.root is None else ""
     if worker.root is None and facts.obstacles_to("answer"):
         obstacle = facts.obstacles_to("answer")[0]
-        return failed(worker.worker_id, f"{worker.worker_id}: {obstacle.what}, {problem}{last_words}", obstacle.remedy)
-    if worker.started_at is not None and observation.at - worker.started_at < STARTING_SECONDS:
-        return failed(
-            worker.worker_id,
-            f"{worker.worker_id} is starting: {problem}{last_words}",
-            f"check again; if it stays so, {facts.read_its_log}",
-        )
-    return failed(worker.worker_id, f"{worker.worker_id}: {problem}{last_words}", worker.silence_remedy)
+        return failed(worker_id, f"{worker_id}: {obstacle.what}, {problem}{last_words}", obstacle.remedy)
+    if worker.is_young(observation.at):
+        remedy = f"check again; if it stays so, {facts.read_its_log}"
+        return failed(worker_id, f"{worker_id} is starting: {problem}{last_words}", remedy)
+    return failed(worker_id, f"{worker_id}: {problem}{last_words}", worker.silence_remedy)
 
 
 def _last_words(worker: WorkerObservation, observation: Observation) -> str:
@@ -228,18 +168,16 @@ def _last_words(worker: WorkerObservation, observation: Observation) -> str:
     return f"; last reported before it stopped answering: {_listed(said)}" if said else ""
 
 
-def _internal_topics(observation: Observation) -> list[Check]:
+def _internal_topics(observation: Observation) -> Iterator[Check]:
     """Internal topics that are not proven to be the same for all workers."""
-    return [
-        (inconclusive if topic.unknown and not topic.differing else failed)(topic.setting, topic.problem, topic.remedy)
-        for topic in observation.topics
-        if topic.problem
-    ]
+    for topic in observation.topics:
+        if topic.problem:
+            answer = inconclusive if topic.unknown and not topic.differing else failed
+            yield answer(topic.setting, topic.problem, topic.remedy)
 
 
-def _neighbours(observation: Observation) -> list[Check]:
+def _neighbours(observation: Observation) -> Iterator[Check]:
     """Two groups on the same internal topics: each runs every connector, and each writes over the other's states."""
-    found = []
     strange = doubtful(observation, Doubt.UNKNOWN_WORKER)
     for worker_id in sorted({report.worker_id for report in strange}):
         theirs = [report for report in strange if report.worker_id == worker_id]
@@ -257,21 +195,55 @@ def _neighbours(observation: Observation) -> list[Check]:
                 f"stop the workers of {neighbour}, or give them config, offset and status topics of their own "
                 f"(config.storage.topic and so on); then restart these connectors: {again}"
             )
-        found.append(failed(worker_id, what, remedy))
+        yield failed(worker_id, what, remedy)
     named = {neighbour_of(observation, report.worker_id) for report in strange}
-    return found + [
-        failed(
-            group,
-            f"group {group} runs connectors of the same names at the same config offset: {', '.join(names)}",
-            "compare the workers' config.storage.topic: two groups on one topic run each connector twice",
+    for group, names in sorted(twins(observation).items()):
+        if group not in named:
+            yield failed(
+                group,
+                f"group {group} runs connectors of the same names at the same config offset: {', '.join(names)}",
+                "compare the workers' config.storage.topic: two groups on one topic run each connector twice",
+            )
+
+
+def _modes(observation: Observation) -> Iterator[Check]:
+    running = observation.not_stopped
+    for worker in running:
+        for text in worker.mode.disagreements:
+            yield failed(worker.worker_id, f"{worker.worker_id}: {text}")
+    for worker in running:
+        if worker.mode.verdict.mode is None and worker not in (*observation.lost, *observation.url_only):
+            found = f"the mode of {worker.worker_id} is unknown: {worker.mode.reason}"
+            yield inconclusive(worker.worker_id, found, worker.mode_remedy)
+    modes = {worker.mode.verdict.mode for worker in running} - {None}
+    if {Mode.DISABLED, Mode.ENABLED} <= modes:
+        yield failed(
+            observation.group_id,
+            "disabled and enabled workers share the group: a disabled leader cannot be fenced, so there is no "
+            "exactly-once",
+            "'eos plan --to preparing', then '--to enabled'; or downgrade: 'eos plan --to disabled'",
         )
-        for group, names in sorted(twins(observation).items())
-        if group not in named
-    ]
+    elif len(modes) > 1:
+        names = ", ".join(sorted(str(mode) for mode in modes))
+        found = f"the workers run in different modes: {names}"
+        yield failed(observation.group_id, found, "'eos plan' shows the step that is left")
+    uncommitted = ", ".join(uncommitted_readers(observation))
+    if Mode.ENABLED in modes and uncommitted:
+        yield failed(
+            uncommitted,
+            f"some workers are enabled, but {uncommitted} would read source offsets uncommitted: a task "
+            "that one of them takes over may skip the records of a transaction that was never committed",
+            "a roll to preparing or disabled sets isolation.level=read_committed with the mode",
+        )
+    elif not_ready_for_enabled(observation):
+        yield failed(
+            uncommitted,
+            f"{uncommitted} would read source offsets uncommitted as soon as one worker is enabled",
+            "'eos plan --to preparing' sets isolation.level=read_committed; a roll to enabled is refused before",
+        )
 
 
-def _edited_files(observation: Observation) -> list[Check]:
-    found = []
+def _edited_files(observation: Observation) -> Iterator[Check]:
     for worker in observation.workers:
         declared, started_at = worker.facts.declared, worker.started_at
         if started_at is None:
@@ -287,12 +259,83 @@ def _edited_files(observation: Observation) -> list[Check]:
         else:
             continue
         remedy = "restart the worker if the change is intended; otherwise restore the former content before a restart"
-        found.append(failed(worker.worker_id, f"the {worker.facts.edit} of {worker.worker_id} {what}", remedy))
-    return found
+        yield failed(worker.worker_id, f"the {worker.facts.edit} of {worker.worker_id} {what}", remedy)
 
 
-def _reported_elsewhere(observation: Observation) -> list[Check]:
-    found = []
+def _group(observation: Observation) -> Iterator[Check]:
+    group = observation.group
+    if group is None:
+        return
+    if not group.is_stable:
+        yield failed(group.group_id, f"the group is in state {group.state}", "a rebalance runs; check again")
+    if group.delay_ms:
+        yield failed(
+            group.group_id,
+            f"a rebalance delay runs ({group.delay_ms / 1000:.0f} s at the last rebalance): tasks of a lost worker "
+            "are unassigned until it ends",
+            "wait, or bring that worker back",
+        )
+
+
+def _connectors(observation: Observation) -> Iterator[Check]:
+    for name, status in sorted((observation.statuses or {}).items()):
+        if status.state == "FAILED":
+            yield failed(name, f"connector {name} has FAILED", f"GET /connectors/{name}/status has the trace")
+        yield from _failed_tasks(name, status, observation)
+    connectors = observation.config.connectors if observation.config else {}
+    for state in connectors.values():
+        if (taskless := _without_tasks(state, observation)) is not None:
+            yield failed(state.name, *taskless)
+    enabled = any(worker.mode.verdict.mode is Mode.ENABLED for worker in observation.workers)
+    for name, state in sorted(connectors.items()):
+        status_of = (observation.statuses or {}).get(name)
+        if enabled and state.pending_fencing and state.config and status_of and status_of.type == "source":
+            found = f"a fencing round for {name} is pending"
+            yield failed(name, found, "it is due when a task starts on an enabled worker")
+
+
+def _without_tasks(state: ConnectorConfigState, observation: Observation) -> tuple[str, str] | None:
+    """Why a connector that should run still has no task after :data:`TASKLESS_SECONDS`, and what to do."""
+    name = state.name
+    again = f"restart it: {restart_command(observation, name)}"
+    if state.inconsistent:
+        return (
+            f"the task configurations of connector {name} in the config topic are incomplete: Connect starts none "
+            "of its tasks",
+            f"{again}; if that writes no new ones, send its configuration again (PUT /connectors/{name}/config)",
+        )
+    seconds = observation.at - state.changed_at_ms / 1000
+    if not observation.should_run(name) or observation.statuses is None or seconds < TASKLESS_SECONDS:
+        return None
+    since = "since it was last changed" + (f", {duration(seconds)} ago" if state.changed_at_ms else "")
+    status = observation.statuses.get(name)
+    if status is None:
+        return f"connector {name} has reported no state {since}", again
+    if status.state != "RUNNING" or status.tasks:
+        return None
+    if state.commit_offset is None or state.commit_offset < state.config_offset:
+        what, remedy = f"Connect has got no task configurations from it {since}", f"Connect keeps asking; {again}"
+    elif not state.task_count:
+        what, remedy = f"it has requested none {since}", "check that its source has data to read"
+    else:
+        what, remedy = f"{counted(state.task_count, 'task')} should have started {since}", again
+    log = next((w.facts.read_its_log for w in observation.workers if w.worker_id == status.worker_id), "read its log")
+    return f"connector {name} is RUNNING and has no task: {what}", f"{log}; {remedy}"
+
+
+def _failed_tasks(name: str, status: ConnectorStatus, observation: Observation) -> Iterator[Check]:
+    """One finding per reason: forty tasks that fail alike are one thing to correct."""
+    by_reason: dict[str, tuple[list[str], Failure]] = {}
+    for task in status.tasks:
+        if task.state == "FAILED":
+            failure = observation.failure_of(name, task)
+            by_reason.setdefault(failure.kind, ([], failure))[0].append(str(task.number))
+    for numbers, failure in by_reason.values():
+        tasks = f"task{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+        yield failed(name, f"connector {name} has FAILED {tasks}: {failure}", failure.remedy)
+
+
+def _reported_elsewhere(observation: Observation) -> Iterator[Check]:
     for report in doubtful(observation, Doubt.UNASSIGNED, Doubt.ELSEWHERE):
         on = " and ".join(report.placed_on or ()) or "no worker"
         if report.doubt is Doubt.UNASSIGNED:
@@ -300,18 +343,13 @@ def _reported_elsewhere(observation: Observation) -> list[Check]:
         else:
             what = f"{report} is placed on {on}, but reported {report.state} by {report.worker_id}"
         remedy = f"check again; if it stays so, restart it: {restart_command(observation, report.connector)}"
-        found.append(failed(report.connector, what, remedy))
+        yield failed(report.connector, what, remedy)
     if observation.group is None or not observation.group.is_stable or observation.group.delay_ms:
-        return found
-    return found + [
-        failed(
-            report.connector,
-            f"{report} is {report.state} and placed on no worker, and no rebalance delay runs",
-            "check again; if it stays so, read the log of the leader",
-        )
-        for report in reports(observation)
-        if report.state == "UNASSIGNED" and report.placed_on == () and observation.should_run(report.connector)
-    ]
+        return
+    for report in reports(observation):
+        if report.state == "UNASSIGNED" and report.placed_on == () and observation.should_run(report.connector):
+            what = f"{report} is {report.state} and placed on no worker, and no rebalance delay runs"
+            yield failed(report.connector, what, "check again; if it stays so, read the log of the leader")
 
 
 def _listed(found: list[Report], limit: int = 6) -> str:
@@ -319,173 +357,32 @@ def _listed(found: list[Report], limit: int = 6) -> str:
     return ", ".join(shown) + (f" and {len(found) - limit} more" if len(found) > limit else "")
 
 
-def _modes(observation: Observation) -> list[Check]:
-    running = [worker for worker in observation.workers if worker not in observation.stopped]
-    found = [
-        failed(worker.worker_id, f"{worker.worker_id}: {text}")
-        for worker in running
-        for text in worker.mode.disagreements
-    ]
-    found += [
-        inconclusive(
-            worker.worker_id, f"the mode of {worker.worker_id} is unknown: {worker.mode.reason}", worker.mode_remedy
-        )
-        for worker in running
-        if worker.mode.verdict.mode is None and worker not in (*observation.lost, *observation.url_only)
-    ]
-    modes = {worker.mode.verdict.mode for worker in running} - {None}
-    if {Mode.DISABLED, Mode.ENABLED} <= modes:
-        found.append(
-            failed(
-                observation.group_id,
-                "disabled and enabled workers share the group: a disabled leader cannot be fenced, so there is no "
-                "exactly-once",
-                "'eos plan --to preparing', then '--to enabled'; or downgrade: 'eos plan --to disabled'",
-            )
-        )
-    elif len(modes) > 1:
-        names = ", ".join(sorted(str(mode) for mode in modes))
-        found.append(
-            failed(
-                observation.group_id,
-                f"the workers run in different modes: {names}",
-                "'eos plan' shows the step that is left",
-            )
-        )
-    uncommitted = uncommitted_readers(observation)
-    if Mode.ENABLED in modes and uncommitted:
-        found.append(
-            failed(
-                ", ".join(uncommitted),
-                f"some workers are enabled, but {', '.join(uncommitted)} would read source offsets uncommitted: a task "
-                "that one of them takes over may skip the records of a transaction that was never committed",
-                "a roll to preparing or disabled sets isolation.level=read_committed with the mode",
-            )
-        )
-    elif not_ready_for_enabled(observation):
-        found.append(
-            failed(
-                ", ".join(uncommitted),
-                f"{', '.join(uncommitted)} would read source offsets uncommitted as soon as one worker is enabled",
-                "'eos plan --to preparing' sets isolation.level=read_committed; a roll to enabled is refused before",
-            )
-        )
-    return found
-
-
-def _group(observation: Observation) -> list[Check]:
-    if observation.group is None:
-        return []
-    found = []
-    if not observation.group.is_stable:
-        found.append(
-            failed(
-                observation.group_id,
-                f"the group is in state {observation.group.state}",
-                "a rebalance runs; check again",
-            )
-        )
-    delays = [m.assignment.delay_ms for m in observation.group.members if m.assignment]
-    if max(delays, default=0):
-        found.append(
-            failed(
-                observation.group_id,
-                f"a rebalance delay runs ({max(delays) / 1000:.0f} s at the last rebalance): tasks of a lost worker "
-                "are unassigned until it ends",
-                "wait, or bring that worker back",
-            )
-        )
-    return found
-
-
-def _connectors(observation: Observation) -> list[Check]:
-    found = []
-    for name, status in sorted((observation.statuses or {}).items()):
-        if status.state == "FAILED":
-            found.append(failed(name, f"connector {name} has FAILED", f"GET /connectors/{name}/status has the trace"))
-        found += _failed_tasks(name, status, observation)
-    if observation.config is not None:
-        for state in observation.config.connectors.values():
-            found += _without_tasks(state, observation)
-        enabled = any(worker.mode.verdict.mode is Mode.ENABLED for worker in observation.workers)
-        for name, state in sorted(observation.config.connectors.items()):
-            status_of = (observation.statuses or {}).get(name)
-            if enabled and state.pending_fencing and state.config and status_of and status_of.type == "source":
-                found.append(
-                    failed(
-                        name,
-                        f"a fencing round for {name} is pending",
-                        "it is due when a task starts on an enabled worker",
-                    )
-                )
-    return found
-
-
-def _without_tasks(state: ConnectorConfigState, observation: Observation) -> list[Check]:
-    """A connector that should run and still has no task after :data:`TASKLESS_SECONDS`."""
-    name = state.name
-    again = f"restart it: {restart_command(observation, name)}"
-    if state.inconsistent:
-        return [
-            failed(
-                name,
-                f"the task configurations of connector {name} in the config topic are incomplete: Connect starts none "
-                "of its tasks",
-                f"{again}; if that writes no new ones, send its configuration again (PUT /connectors/{name}/config)",
-            )
-        ]
-    seconds = observation.at - state.changed_at_ms / 1000
-    if not observation.should_run(name) or observation.statuses is None or seconds < TASKLESS_SECONDS:
-        return []
-    since = "since it was last changed" + (f", {duration(seconds)} ago" if state.changed_at_ms else "")
-    status = observation.statuses.get(name)
-    if status is None:
-        return [failed(name, f"connector {name} has reported no state {since}", again)]
-    if status.state != "RUNNING" or status.tasks:
-        return []
-    if state.commit_offset is None or state.commit_offset < state.config_offset:
-        what, remedy = (
-            f"Connect has got no task configurations from it {since}",
-            f"Connect keeps asking; {again}",
-        )
-    elif not state.task_count:
-        what, remedy = f"it has requested none {since}", "check that its source has data to read"
-    else:
-        what, remedy = f"{counted(state.task_count, 'task')} should have started {since}", again
-    log = next((w.facts.read_its_log for w in observation.workers if w.worker_id == status.worker_id), "read its log")
-    return [failed(name, f"connector {name} is RUNNING and has no task: {what}", f"{log}; {remedy}")]
-
-
-def _failed_tasks(name: str, status: ConnectorStatus, observation: Observation) -> list[Check]:
-    """One finding per reason: forty tasks that fail alike are one thing to correct."""
-    by_reason: dict[str, tuple[list[str], Failure]] = {}
-    for task in status.tasks:
-        if task.state == "FAILED":
-            failure = observation.failure_of(name, task)
-            by_reason.setdefault(failure.kind, ([], failure))[0].append(str(task.number))
-    return [
-        failed(
-            name,
-            f"connector {name} has FAILED task{'s' * (len(numbers) > 1)} {', '.join(numbers)}: {failure}",
-            failure.remedy,
-        )
-        for numbers, failure in by_reason.values()
-    ]
-
-
-def _transactions(observation: Observation) -> list[Check]:
-    found = []
+def _transactions(observation: Observation) -> Iterator[Check]:
     for transaction in observation.transactions or ():
         if transaction.started_at_ms is None or transaction.state is not TransactionState.ONGOING:
             continue
         open_ms = observation.at * 1000 - transaction.started_at_ms
         if open_ms > transaction.timeout_ms:
-            found.append(
-                failed(
-                    transaction.transactional_id,
-                    f"the transaction of {transaction.transactional_id} is open for {open_ms / 1000:.0f} s, over "
-                    f"its timeout of {transaction.timeout_ms / 1000:.0f} s",
-                    "it blocks every consumer with isolation.level=read_committed",
-                )
+            yield failed(
+                transaction.transactional_id,
+                f"the transaction of {transaction.transactional_id} is open for {open_ms / 1000:.0f} s, over "
+                f"its timeout of {transaction.timeout_ms / 1000:.0f} s",
+                "it blocks every consumer with isolation.level=read_committed",
             )
-    return found
+
+
+_LOOKS = (
+    _unreadable,
+    _one_moment,
+    _url_only,
+    _other_groups,
+    _roster,
+    _internal_topics,
+    _neighbours,
+    _modes,
+    _edited_files,
+    _group,
+    _connectors,
+    _reported_elsewhere,
+    _transactions,
+)

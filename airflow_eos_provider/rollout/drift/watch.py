@@ -49,11 +49,7 @@ class DriftWatch:
         self._observer.session.close()
 
     def look(self, *, stable_seconds: float = STABLE_SECONDS) -> Drift:
-        """One look; while nothing is found but something cannot be known, it is repeated for a while.
-
-        :param stable_seconds: for how long.
-        :raises EosError: the journal cannot be read, or the description is wrong as a whole.
-        """
+        """One look; while nothing is found but something cannot be known, it is repeated for a while."""
         deadline = time.monotonic() + stable_seconds
         drift = self._look()
         while drift.doubts and not drift.findings and time.monotonic() < deadline:

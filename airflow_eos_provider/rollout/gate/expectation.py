@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,6 @@ class Expectation:
     """What the gate holds the cluster against.
 
     :param members: worker ids that must form the group, no more and no fewer.
-    :param baseline: states before the roll.
     :param modes: the mode that each running worker must be proven to have by now.
     :param worker_id: the worker that was just restarted; None for a look before the first restart.
     :param digest: of what its edit must hold.
@@ -58,3 +57,30 @@ class Expectation:
     digest: str | None = None
     restarted_after: float = 0.0
     replaces: str = ""
+
+
+def ended_elsewhere(expectation: Expectation, observation: Observation) -> dict[str, WorkerObservation]:
+    """The expected members that have ended, by worker id, without the one whose gate this is."""
+    return {worker.worker_id: worker for worker in _elsewhere(expectation, observation) if worker.has_ended}
+
+
+def silent_elsewhere(expectation: Expectation, observation: Observation) -> frozenset[str]:
+    """The expected members whose REST API does not answer, without the one whose gate this is.
+
+    Where no host can be seen, this is the first sign of a worker's end.
+    """
+    return frozenset(worker.worker_id for worker in _elsewhere(expectation, observation) if worker.root is None)
+
+
+def _elsewhere(expectation: Expectation, observation: Observation) -> list[WorkerObservation]:
+    others = expectation.members - {expectation.worker_id}
+    return [worker for worker in observation.workers if worker.worker_id in others]
+
+
+def reported_changes(before: Collection[str], ended: Mapping[str, WorkerObservation]) -> Iterator[str]:
+    """In words, which workers have ended since the look before, how they are started, and which run again."""
+    for worker_id in sorted(ended.keys() - set(before)):
+        start = ended[worker_id].facts.how_to_start
+        yield f"{worker_id} has ended, and not by this roll. The roll waits for it: {start}."
+    for worker_id in sorted(set(before) - ended.keys()):
+        yield f"{worker_id} runs again; the roll continues when it is a healthy member."

@@ -90,10 +90,7 @@ def poll(
     observation: Observation,
     conditions: tuple[Condition, ...] = CONDITIONS,
 ) -> tuple[GateState, GateAnswer]:
-    """The gate after one more look, and its answer; the same for a roll and for a trigger.
-
-    :param conditions: what is asked; a trigger leaves out what only the hosts show.
-    """
+    """The gate after one more look, and its answer; the same for a roll and for a trigger."""
     checks = evaluate(expectation, observation, conditions)
     holds = overall(checks) is Verdict.PASS
     gate = replace(

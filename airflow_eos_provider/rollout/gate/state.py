@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.rollout.gate.delay import DelayClock
+from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.topic_progress import Memory
 from airflow_eos_provider.stored import from_json, to_json
 
@@ -41,6 +41,38 @@ class Hold:
         return self.polls >= max(1, polls) and now - self.since >= seconds
 
 
+@dataclass(frozen=True, slots=True)
+class DelayClock:
+    """The leader's rebalance delay, counted from when it was first seen.
+
+    A member's assignment has the delay of the last rebalance, and shows the same ``293987`` until the next one. So the
+    remaining delay is counted from the poll that first saw a figure: it ends late by at most one poll interval, never
+    early.
+
+    :param delay_ms: the delay as the members report it; 0 if none runs.
+    :param seen_at: when that figure was first seen, seconds since the epoch.
+    """
+
+    delay_ms: int = 0
+    seen_at: float = 0.0
+
+    def after(self, observation: Observation) -> DelayClock:
+        """The clock after one more look; the same one if the members report no other figure."""
+        if observation.group is None or not observation.group.is_stable:
+            return self  # the members report nothing during a rebalance
+        delay_ms = observation.group.delay_ms
+        return self if delay_ms == self.delay_ms else DelayClock(delay_ms, observation.at)
+
+    @property
+    def ends_at(self) -> float:
+        """When the delay is over, seconds since the epoch; 0 if none runs."""
+        return self.seen_at + self.delay_ms / 1000 if self.delay_ms else 0.0
+
+    def remaining(self, now: float) -> float:
+        """Seconds until it is over; 0 if none runs or its time is over."""
+        return max(0.0, self.ends_at - now)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateState:
     """A gate that is waited for, and what was seen and done while it was; times are seconds since the epoch.
@@ -56,14 +88,10 @@ class GateState:
     :param latest_deadline: the gate is given up by then, whatever delay is seen.
     :param after_delay_seconds: what the group needs once a rebalance delay is over; None if the deadline is fixed.
     :param tasks: the tasks (``connector/number``) that the restarted worker held, whose downtime is measured.
-    :param hold: how long the conditions have held so far.
-    :param delay: the rebalance delay that was seen last.
     :param running_since: when all of ``tasks`` were first seen running again; None while one is not.
     :param true_since: by condition, when it was first seen to hold and has held since; without those that do not.
     :param looked_at: when the last look was complete.
-    :param memory: what is remembered of the topics.
-    :param config_topic: as the workers' configurations say, which a trigger cannot read.
-    :param offsets_topic: likewise.
+    :param config_topic: like ``offsets_topic``, as the workers' configurations say, which a trigger cannot read.
     :param look_at: when a process looks at the hosts in any case.
     :param failed_tasks_restarted: whether failed tasks were restarted at this gate; that is done once.
     :param delay_ended_for: workers on whose behalf the leader was restarted once more; that is done once each.
@@ -83,7 +111,7 @@ class GateState:
     after_delay_seconds: float | None = None
     tasks: tuple[str, ...] = ()
     hold: Hold = Hold()
-    delay: DelayClock = field(default_factory=DelayClock)
+    delay: DelayClock = DelayClock()
     running_since: float | None = None
     true_since: Mapping[str, float] = field(default_factory=dict)
     looked_at: float = 0.0
@@ -135,10 +163,7 @@ class GateState:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> GateState:
-        """What :meth:`to_dict` gave.
-
-        :raises ConfigurationError: a version of this package wrote it that this one does not understand.
-        """
+        """What :meth:`to_dict` gave."""
         try:
             return from_json(cls, document)
         except (KeyError, TypeError, ValueError) as error:

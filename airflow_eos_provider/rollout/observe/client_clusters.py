@@ -16,12 +16,10 @@ from airflow_eos_provider.rollout.observe.observation import Observation
 class ClientClusters:
     """Where the clients of one source connector are.
 
-    :param workers: the id of the workers' Kafka cluster.
-    :param producer: that of the connector's producers; likewise ``consumer``, of its offsets, and ``admin``, which
-        fences its producers.
+    :param workers: the id of the workers' Kafka cluster; ``producer``, ``consumer`` (of its offsets) and ``admin``
+        (which fences its producers): that of the connector's clients.
     :param has_own_topic: whether its configuration names an offsets topic of its own.
     :param problem: why a cluster is not known; empty if all are.
-    :param remedy: what to do about that.
     """
 
     workers: str
@@ -33,54 +31,38 @@ class ClientClusters:
     remedy: str = ""
 
 
-class ClientClusterLook:
-    """Asks brokers for the id of their cluster, each at most once.
+def client_clusters(kafka: Session, others: OtherKafka, observation: Observation) -> dict[str, ClientClusters]:
+    """By name, the source connectors that are not stopped and whose clients have addresses of their own.
+
+    Those whose clients have all the same, with an offsets topic of their own, are left out: their offsets stay where
+    they are, whichever cluster that is. Each cluster is asked for its id at most once.
 
     :param kafka: the workers' Kafka cluster.
-    :param others: the other ones.
     """
+    properties = [worker.facts.properties for worker in observation.workers]
+    addresses = ClientAddresses(properties, kafka.settings.bootstrap_servers)
+    found = {}
+    for name, state in sorted(observation.config.connectors.items() if observation.config else ()):
+        status = (observation.statuses or {}).get(name)
+        if state.target_state == "STOPPED" or (status is not None and status.type == "sink"):
+            continue
+        elsewhere = addresses.elsewhere(state.config)
+        has_own_topic = bool(state.config.get(OWN_TOPIC))
+        all_alike = len(elsewhere) == len(CLIENTS) and len(set(map(addresses_of, elsewhere.values()))) == 1
+        if elsewhere and not (all_alike and has_own_topic):
+            found[name] = _clusters(kafka, others, elsewhere, has_own_topic=has_own_topic)
+    return found
 
-    def __init__(self, kafka: Session, others: OtherKafka) -> None:
-        self._kafka = kafka
-        self._others = others
 
-    def look(self, observation: Observation) -> dict[str, ClientClusters]:
-        """By name, the source connectors that are not stopped and whose clients have addresses of their own.
-
-        Those whose clients have all the same, with an offsets topic of their own, are left out: their offsets stay
-        where they are, whichever cluster that is.
-
-        :raises UnreachableError: no broker of the workers' cluster answers.
-        """
-        properties = [worker.facts.properties for worker in observation.workers]
-        addresses = ClientAddresses(properties, self._kafka.settings.bootstrap_servers)
-        found = {}
-        for name, state in sorted(observation.config.connectors.items() if observation.config else ()):
-            status = (observation.statuses or {}).get(name)
-            if state.target_state == "STOPPED" or (status is not None and status.type == "sink"):
-                continue
-            elsewhere = addresses.elsewhere(state.config)
-            has_own_topic = bool(state.config.get(OWN_TOPIC))
-            all_alike = len(elsewhere) == len(CLIENTS) and len(set(map(addresses_of, elsewhere.values()))) == 1
-            if elsewhere and not (all_alike and has_own_topic):
-                found[name] = self._of(elsewhere, has_own_topic=has_own_topic)
-        return found
-
-    def _of(self, elsewhere: Mapping[str, str], *, has_own_topic: bool) -> ClientClusters:
-        own = self._kafka.cluster_id()
-        ids, problem, remedy = dict.fromkeys(CLIENTS, own), "", ""
-        for client, text in elsewhere.items():
-            try:
-                ids[client] = self._others.id_of(text)
-            except EosError as error:
-                problem = f"the Kafka cluster of its {client}, {text}, cannot be determined: {error.found}"
-                remedy = self._others.remedy(text)
-        return ClientClusters(
-            workers=own,
-            producer=ids["producer"],
-            consumer=ids["consumer"],
-            admin=ids["admin"],
-            has_own_topic=has_own_topic,
-            problem=problem,
-            remedy=remedy,
-        )
+def _clusters(
+    kafka: Session, others: OtherKafka, elsewhere: Mapping[str, str], *, has_own_topic: bool
+) -> ClientClusters:
+    own = kafka.cluster_id()
+    ids, problem, remedy = dict.fromkeys(CLIENTS, own), "", ""
+    for client, text in elsewhere.items():
+        try:
+            ids[client] = others.id_of(text)
+        except EosError as error:
+            problem = f"the Kafka cluster of its {client}, {text}, cannot be determined: {error.found}"
+            remedy = others.remedy(text)
+    return ClientClusters(own, **ids, has_own_topic=has_own_topic, problem=problem, remedy=remedy)

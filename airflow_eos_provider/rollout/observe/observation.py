@@ -22,17 +22,16 @@ from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.observe.topic_progress import LogView
 from airflow_eos_provider.rollout.settings import rebalance_delay_ms
 
+#: A process younger than this that does not answer yet is called starting: Connect's port answers 404 for a while.
+STARTING_SECONDS = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerObservation:
     """One described worker.
 
-    :param facts: what its host reports.
-    :param mode: the three layers of evidence on its mode and their verdict.
-    :param root: answer of ``GET /``; None if REST did not answer.
-    :param health: answer of ``GET /health``; None if REST did not answer.
-    :param rest_problem: why REST did not answer.
-    :param rest_remedy: what to do about that, where the answer says it (a certificate, credentials).
+    :param root: answer of ``GET /``; None if REST did not answer. Likewise ``health``, of ``GET /health``.
+    :param rest_remedy: what to do where REST did not answer, if the answer says it (a certificate, credentials).
     """
 
     worker: WorkerDescription
@@ -53,7 +52,6 @@ class WorkerObservation:
 
     @property
     def started_at(self) -> float | None:
-        """When the worker's process started, true to 10 ms; None while it is stopped."""
         return self.facts.started_at
 
     @property
@@ -62,9 +60,23 @@ class WorkerObservation:
         return self.root is not None and self.health is not None and self.health.status in ("healthy", "absent")
 
     @property
+    def has_ended(self) -> bool:
+        """Whether its process is known to be gone; False also where that is not known."""
+        return not self.is_running and self.facts.running.alive is False
+
+    @property
     def is_known_dead(self) -> bool:
         """No process of it runs and nothing listens at its address; not merely a process that was not found."""
         return self.facts.running.alive is False and self.root is None
+
+    def is_young(self, now: float) -> bool:
+        """Whether its process started a moment ago."""
+        return self.started_at is not None and now - self.started_at < STARTING_SECONDS
+
+    @property
+    def ailment(self) -> str:
+        """Why it is not healthy, as its REST API tells."""
+        return self.rest_problem or f"health is {self.health.status if self.health else 'unknown'}"
 
     @property
     def silence_remedy(self) -> str:
@@ -93,11 +105,9 @@ class Observation:
     then all was seen), what it needs to have held *until* ends at :attr:`begun_at`: nothing is known to be younger.
 
     :param at: when the look was complete, seconds since the epoch, by this machine's clock.
-    :param group: the worker group as the broker describes it.
     :param config: the config topic, replayed.
     :param statuses: connectors and tasks as one worker's REST API reports them, by connector.
     :param transactions: the group's own transactional ids.
-    :param logs: how the topics stand that the group writes, see ``topic_progress.py``.
     :param neighbours: the other Connect groups of this Kafka cluster; empty too where they could not be listed.
     :param aliases: by advertised worker id, the described worker that is the same port under another name.
     :param described_topics: the internal topics that the cluster description names, by the workers' properties.
@@ -134,10 +144,7 @@ class Observation:
         return shared_topics({worker.worker_id: worker.facts for worker in self.workers}, self.described_topics)
 
     def worker(self, worker_id: str) -> WorkerObservation:
-        """What was seen of a described worker.
-
-        :raises ConfigurationError: the cluster description does not have it.
-        """
+        """What was seen of a described worker."""
         for worker in self.workers:
             if worker.worker_id == worker_id:
                 return worker
@@ -182,6 +189,11 @@ class Observation:
             for w in self.workers
             if not (w.is_running or w.root or w.worker_id in members) and (knows_members or w.is_known_dead)
         )
+
+    @property
+    def not_stopped(self) -> tuple[WorkerObservation, ...]:
+        stopped = self.stopped
+        return tuple(worker for worker in self.workers if worker not in stopped)
 
     @property
     def nameless(self) -> tuple[WorkerObservation, ...]:
@@ -264,10 +276,6 @@ class Observation:
 
 
 def shared_topics(facts: Mapping[str, HostFacts], described: Mapping[str, str]) -> tuple[SharedTopic, ...]:
-    """Config, offsets and status topic of a group, by what is known of its workers' properties.
-
-    :param facts: by worker id; what has no properties could not be read.
-    :param described: the topics that the cluster description names, by the workers' properties.
-    """
+    """Config, offsets and status topic of a group, by what is known of its workers' properties."""
     known = {worker_id: fact.properties for worker_id, fact in facts.items() if fact.properties}
     return tuple(SharedTopic.of(name, known, described.get(name, "")) for name in TOPICS)

@@ -74,20 +74,12 @@ class InternalTopics:
 class Observer:
     """Looks at one cluster, as often as asked; a context manager.
 
-    :param cluster: the description of the cluster.
     :param remote: look from where the workers' hosts cannot be seen: at group, REST and these topics only. Files and
         processes are not looked for, and no mode is determined.
-    :param hosts: gives each worker its host.
-    :ivar session: the clients of its looks, for whoever asks the same cluster something else.
-    :ivar logs: what it remembers of the topics that the group writes.
     """
 
     def __init__(
-        self,
-        cluster: ConnectCluster,
-        *,
-        remote: InternalTopics | None = None,
-        hosts: HostFactory = host_of,
+        self, cluster: ConnectCluster, *, remote: InternalTopics | None = None, hosts: HostFactory = host_of
     ) -> None:
         self.cluster = cluster
         self.session = ConnectSession(cluster, answer_seconds=ANSWER_SECONDS)
@@ -106,10 +98,7 @@ class Observer:
         self.session.close()
 
     def observe(self) -> Observation:
-        """One look at everything, within :data:`LOOK_SECONDS`.
-
-        :raises ConfigurationError: the description is wrong as a whole: no such group, not a Connect group.
-        """
+        """One look at everything, within :data:`LOOK_SECONDS`."""
         # One thread a worker for its host, one for its REST API: they wait, they do not work.
         pool = ThreadPoolExecutor(max_workers=2 * len(self.cluster.workers) + 8, thread_name_prefix="look")
         try:
@@ -121,8 +110,6 @@ class Observer:
         """A look whose parts fit together; if they do not within ``seconds``, the last one: then that is a finding.
 
         A task that starts, a rebalance between two parts, a worker that was held up: a moment later that is over.
-
-        :param seconds: counted from the end of the first look; :data:`LEAST_LOOKS` are taken whatever they last.
         """
         begun = time.monotonic()
         settled_by: float | None = None
@@ -235,7 +222,7 @@ class _Look:
         answers = {worker_id: self._answer(worker_id, future) for worker_id, future in answering.items()}
         if evidence is not None:
             leader_id, future = evidence
-            part = self._take(future, "the leader's transactions")
+            part = self._take(future, "the leader's transactions", is_refused_alone=True)
             reported = part.value or mode_evidence.LeaderEvidence(None, f"could not be read: {part.problem}")
             answers[leader_id].observed = mode_evidence.with_leader_evidence(answers[leader_id].observed, reported)
         logs = self._take(logs_asked, "the topics that the group writes")
@@ -271,10 +258,7 @@ class _Look:
         return max(0.0, self._ends - time.monotonic())
 
     def _take(self, future: Future[T], what: str, *, is_refused_alone: bool = False) -> _Part[T]:
-        """A part's value, or in words why there is none.
-
-        :param is_refused_alone: whether a refusal of this part is a problem of this part, and not of the whole look.
-        """
+        """A part's value, or in words why there is none."""
         try:
             return _Part(future.result(timeout=self._seconds_left()))
         except EosError as error:
@@ -431,34 +415,26 @@ class _Look:
         return leader, self._pool.submit(self._leader_evidence, config_topic, last_start)
 
     def _leader_evidence(self, config_topic: str, last_start: float | None) -> mode_evidence.LeaderEvidence:
-        try:
-            with self._observer.session.kafka.transactions() as client:
-                return mode_evidence.leader_evidence(client, self._cluster.group_id, config_topic, last_start)
-        except EosError as error:
-            return mode_evidence.LeaderEvidence(None, f"could not be read: {error.found}")
+        with self._observer.session.kafka.transactions() as client:
+            return mode_evidence.leader_evidence(client, self._cluster.group_id, config_topic, last_start)
 
 
 class _Transactions(NamedTuple):
-    """Transactions of the Kafka cluster.
-
-    :param hidden: ids that the principal may not describe, whether the brokers know them or not.
-    """
+    """What is known of transactions, and the ids that the principal may not describe, whether they exist or not."""
 
     described: tuple[TransactionDescription, ...]
     hidden: frozenset[str]
 
 
+@dataclass(slots=True)
 class _WorkerAnswer:
     """What one worker's REST API said."""
 
-    def __init__(self) -> None:
-        self.root: WorkerRoot | None = None
-        self.health: Health | None = None
-        self.problem: str | None = None
-        self.remedy: str | None = None
-        self.observed = mode_evidence.Observed(
-            runs_exactly_once=None, detail="REST did not answer", leader_evidence=None
-        )
+    root: WorkerRoot | None = None
+    health: Health | None = None
+    problem: str | None = None
+    remedy: str | None = None
+    observed: mode_evidence.Observed = mode_evidence.Observed(None, "REST did not answer", None)  # noqa: RUF009 (frozen)
 
 
 def internal_topics(facts: Mapping[str, HostFacts], described: Mapping[str, str]) -> InternalTopics:

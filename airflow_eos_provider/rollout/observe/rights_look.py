@@ -14,53 +14,45 @@ from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.rollout.observe.observation import Observation
 
 
-class RightsLook:
-    """Looks whether the brokers will allow what a target mode does.
+def added_rights(kafka: Session, observation: Observation, target: Mode) -> AclReport | None:
+    """What is known of the rights that the target asks for in addition; None where it asks for none.
+
+    A right that the workers use today is not asked for: they run. What cannot be asked is in the notes.
 
     :param kafka: the workers' Kafka cluster.
-    :param group_id: of the workers.
     """
+    lowest = lowest_mode(observation)
+    if not target.is_above(lowest):
+        return None
+    try:
+        authorizer = read_authorizer(kafka)
+        if not authorizer.is_there:
+            return AclReport(has_authorizer=False, findings=())
+        seen = _seen(kafka, observation)
+        facts = facts_of(seen, target, Principals())
+        now = set(facts_of(seen, lowest, Principals()).rules())
+        added: list[Rule] = [rule for rule in facts.rules() if rule not in now and rule.name]
+        return check(added, authorizer, facts.logins, facts.notes, only_doubtful=True) if added else None
+    except EosError as error:
+        return AclReport(has_authorizer=True, findings=(), notes=(error.found,))
 
-    def __init__(self, kafka: Session, group_id: str) -> None:
-        self._kafka, self._group_id = kafka, group_id
 
-    def look(self, observation: Observation, target: Mode) -> AclReport | None:
-        """What is known of the rights that the target asks for in addition; None where it asks for none.
-
-        A right that the workers use today is not asked for: they run. What cannot be asked is in the notes.
-        """
-        lowest = lowest_mode(observation)
-        if not target.is_above(lowest):
-            return None
-        try:
-            authorizer = read_authorizer(self._kafka)
-            if not authorizer.is_there:
-                return AclReport(has_authorizer=False, findings=())
-            seen = self._seen(observation)
-            facts = facts_of(seen, target, Principals())
-            now = set(facts_of(seen, lowest, Principals()).rules())
-            added: list[Rule] = [rule for rule in facts.rules() if rule not in now and rule.name]
-            return check(added, authorizer, facts.logins, facts.notes, only_doubtful=True) if added else None
-        except EosError as error:
-            return AclReport(has_authorizer=True, findings=(), notes=(error.found,))
-
-    def _seen(self, observation: Observation) -> Seen:
-        files = [worker.facts.properties for worker in observation.workers if worker.facts.properties]
-        found = sources(observation.config, observation.statuses or {}, {})
-        state = observation.config.connectors if observation.config else {}
-        running = [each for each in found if each.name not in state or state[each.name].target_state != "STOPPED"]
-        topics = {topic.setting: topic.name for topic in observation.topics}
-        wanted = {*topics.values(), *(written(each.config, OWN_TOPIC) for each in running)} - {""}
-        return Seen(
-            group_id=self._group_id,
-            config_topic=topics[CONFIGS],
-            offsets_topic=topics[OFFSETS],
-            status_topic=topics[STATUS],
-            kafka=self._kafka.settings,
-            files=files,
-            connectors=running,
-            existing=existing(self._kafka, wanted) if wanted else (),
-        )
+def _seen(kafka: Session, observation: Observation) -> Seen:
+    found = sources(observation.config, observation.statuses or {}, {})
+    state = observation.config.connectors if observation.config else {}
+    running = [each for each in found if each.name not in state or state[each.name].target_state != "STOPPED"]
+    topics = {topic.setting: topic.name for topic in observation.topics}
+    wanted = {*topics.values(), *(written(each.config, OWN_TOPIC) for each in running)} - {""}
+    return Seen(
+        group_id=observation.group_id,
+        config_topic=topics[CONFIGS],
+        offsets_topic=topics[OFFSETS],
+        status_topic=topics[STATUS],
+        kafka=kafka.settings,
+        files=[worker.facts.properties for worker in observation.workers if worker.facts.properties],
+        connectors=running,
+        existing=existing(kafka, wanted) if wanted else (),
+    )
 
 
 def lowest_mode(observation: Observation) -> Mode:

@@ -19,11 +19,7 @@ STEADY_LOOKS = 3
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The two ends of a partition.
-
-    :param stable: where readers of committed records stop: the last stable offset.
-    :param end: after the last record.
-    """
+    """The two ends of a partition: where readers of committed records stop (the last stable offset), and the end."""
 
     stable: int
     end: int
@@ -61,7 +57,6 @@ class Movement:
 class LogView:
     """The topics that a group writes, at one look.
 
-    :param partition_count: how many partitions were looked at.
     :param held: partitions with an open transaction.
     :param movements: by source connector.
     :param open_transactions: all that are open on these topics or belong to the group, anybody's.
@@ -85,12 +80,7 @@ class Memory:
     held: tuple[Held, ...] = ()
 
     def take(self, at: float, ends: Mapping[Place, Ends], topics: Mapping[str, frozenset[str]]) -> None:
-        """One more look.
-
-        :param at: its moment, seconds since the epoch.
-        :param ends: by partition.
-        :param topics: by source connector, the topics that it writes.
-        """
+        """One more look."""
         before = {(one.topic, one.partition): one for one in self.held}
         self.held = tuple(
             one if (one := before.get(place)) and one.stable == found.stable else Held(*place, found.stable, at)

@@ -51,7 +51,6 @@ class _Written:
 class LogWatch:
     """The topics of one group: config topic, offsets topics, and what its source connectors write.
 
-    :param session: the session with the cluster.
     :param timeout_seconds: limit of one request.
     :ivar memory: what earlier looks have left; may be carried over from another watch.
     """
@@ -71,14 +70,7 @@ class LogWatch:
         *,
         answering: Iterable[WorkerDescription],
     ) -> LogView:
-        """How they stand now.
-
-        :param internal: the group's own topics: config and offsets.
-        :param open_transactions: all that are open on the Kafka cluster.
-        :param answering: workers that answer; one of them is asked what connectors write.
-        :raises UnreachableError: no broker answers.
-        :raises EosError: a broker answers with an error.
-        """
+        """How they stand now."""
         own_offsets, written = self._topics(config, statuses, answering)
         watched = {*internal, *own_offsets, *(topic for topics in written.values() for topic in topics)}
         with self._session.kafka.admin() as admin:

@@ -33,11 +33,8 @@ LONG_DELAY_SECONDS = 2 * RESTART_SECONDS
 class TaskDowntime:
     """For how long the tasks of one worker are unassigned.
 
-    :param worker_id: the worker.
     :param tasks: how many tasks it holds now.
-    :param best_seconds: if it leads the group when it is restarted.
-    :param worst_seconds: if it does not.
-    :param reason: in words.
+    :param best_seconds: if it leads the group when it is restarted; ``worst_seconds``: if it does not.
     """
 
     worker_id: str
@@ -82,12 +79,7 @@ def _rank(worker: WorkerObservation, observation: Observation) -> tuple[int, int
 
 
 def leader_that_ends_delay(observation: Observation, done: Set[str], remaining_seconds: float) -> str | None:
-    """The leader, if restarting it ends a rebalance delay sooner than waiting would.
-
-    :param done: workers in the target mode already; a pending one is not restarted out of turn.
-    :param remaining_seconds: what is left of the delay, see ``delay.py``.
-    :returns: its worker id; None if no delay runs, or only a short one, or the leader is pending.
-    """
+    """The leader, if restarting it ends a rebalance delay sooner than waiting would."""
     if observation.group is None or not observation.group.is_stable or observation.leader_id not in done:
         return None
     return observation.leader_id if remaining_seconds > LONG_DELAY_SECONDS else None
@@ -96,28 +88,23 @@ def leader_that_ends_delay(observation: Observation, done: Set[str], remaining_s
 def predict(worker_id: str, observation: Observation) -> TaskDowntime:
     """The predicted task downtime of this worker, when its turn comes."""
     worker = observation.worker(worker_id)
-    tasks = len(observation.tasks_on(worker_id))
+    tasks, both = len(observation.tasks_on(worker_id)), (RESTART_SECONDS, RESTART_SECONDS)
     if not worker.is_running:
         return TaskDowntime(worker_id, 0, 0.0, 0.0, "it is stopped and holds no tasks; only its configuration changes")
     if all(other is worker or not other.is_running for other in observation.workers):
         alone = "no other worker runs, so no connector of the group runs until it is back"
-        return TaskDowntime(worker_id, tasks, RESTART_SECONDS, RESTART_SECONDS, alone)
+        return TaskDowntime(worker_id, tasks, *both, alone)
     protocol = observation.group.protocol if observation.group else ""
     delay_seconds = observation.rebalance_delay_ms / 1000
     if protocol in ("default", "eager"):
-        return TaskDowntime(
-            worker_id, tasks, RESTART_SECONDS, RESTART_SECONDS, "eager protocol: every rebalance stops all tasks"
-        )
+        return TaskDowntime(worker_id, tasks, *both, "eager protocol: every rebalance stops all tasks")
     if worker_id == observation.leader_id:
-        return TaskDowntime(
-            worker_id, tasks, RESTART_SECONDS, RESTART_SECONDS, "it leads the group, so no rebalance delay follows"
-        )
+        return TaskDowntime(worker_id, tasks, *both, "it leads the group, so no rebalance delay follows")
     if delay_seconds > LONG_DELAY_SECONDS:
         worst = 2 * RESTART_SECONDS
         otherwise = f"the leader is restarted once more to end the rebalance delay of {delay_seconds:.0f} s"
     else:
         worst = RESTART_SECONDS + delay_seconds
         otherwise = f"the rebalance delay of {delay_seconds:.0f} s"
-    return TaskDowntime(
-        worker_id, tasks, RESTART_SECONDS, worst, f"no delay if it leads when its turn comes, otherwise {otherwise}"
-    )
+    reason = f"no delay if it leads when its turn comes, otherwise {otherwise}"
+    return TaskDowntime(worker_id, tasks, RESTART_SECONDS, worst, reason)

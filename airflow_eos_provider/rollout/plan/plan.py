@@ -13,14 +13,14 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
-from airflow_eos_provider.data_text import LINE_CHARACTERS, code_span, one_line
+from airflow_eos_provider.data_text import LINE_CHARACTERS, VALUE_CHARACTERS, code_span, one_line
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
+from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.plan_hash import HashedPlan, hash_of
+from airflow_eos_provider.preflight.report import Report
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
-from airflow_eos_provider.rollout.plan.connectors import ConnectorNotes
 from airflow_eos_provider.rollout.plan.order import TaskDowntime, foreseen, predict
-from airflow_eos_provider.rollout.plan.planned_edit import PlannedEdit
 from airflow_eos_provider.rollout.plan.worker_edits import (
     ISOLATION_PROPERTY,
     Former,
@@ -28,6 +28,15 @@ from airflow_eos_provider.rollout.plan.worker_edits import (
     properties_to_set,
 )
 from airflow_eos_provider.stored import from_json, to_json
+
+#: So many findings about connectors are in a plan; 'eos preflight' shows all.
+SHOWN_FINDINGS = 10
+
+#: After these the edit is as planned, or as it was before.
+_RESULTS = (StepStatus.RESTARTED, StepStatus.PASSED, StepStatus.RESTORED)
+
+#: Between the announcement and the result of a write.
+_OPEN = (StepStatus.INTENT, StepStatus.FAILED)
 
 
 class ChangeKind(StrEnum):
@@ -52,23 +61,18 @@ class ChangeKind(StrEnum):
 class WorkerChange:
     """What a plan does to one worker.
 
-    :param worker_id: ``host:port``.
-    :param kind: what is done.
     :param mode: its proven mode now, or ``stopped``.
     :param declared: what its configuration says now; ``None`` if it says nothing (Connect's default is ``disabled``).
     :param config: name of its edit (the path of its file), see :class:`~airflow_eos_provider.rollout.hosts.host.Edit`;
         workers with the same one share it.
-    :param config_before: SHA-256 of its configuration now.
-    :param config_after: SHA-256 of its configuration with the property set.
-    :param version: version of Connect, as ``GET /`` has it; empty while it is stopped.
+    :param config_before: SHA-256 of its configuration now; ``config_after``: with the properties set.
+    :param version: version of Connect; empty while it is stopped.
     :param sets_mode: whether the mode in its configuration changes; it does not where that is the target already.
     :param isolation: the worker's own ``isolation.level`` now; None if it says nothing.
-    :param sets_isolation: whether that changes, see ``properties.py``.
+    :param sets_isolation: whether that changes, see ``worker_edits.py``.
     :param isolation_after: its value then: ``read_committed``, or on the way to enabled what it was before the roll
         that set it for the way; None takes the line away.
-    :param start: the command that starts it, secrets withheld.
-    :param cwd: the folder in which that runs; empty for the caller's.
-    :param variables: names of the variables that it is given.
+    :param start: the command that starts it, secrets withheld, in the folder ``cwd`` with these ``variables``.
     :param launch: digest of command, folder and variables with their values, see ``launch.py``.
     :param left_by: the rollout that left it down, which is why it is started; empty for any other worker.
     """
@@ -97,6 +101,12 @@ class WorkerChange:
         return self.kind is ChangeKind.FILE_ONLY or (self.mode == "stopped" and self.kind is not ChangeKind.START)
 
     @property
+    def mode_before(self) -> Mode | None:
+        """Its mode, of a stopped worker the one that it would join in; None if it cannot be known."""
+        text = (self.declared or Mode.DISABLED) if self.mode == "stopped" else self.mode
+        return Mode(text) if text in set(Mode) else None
+
+    @property
     def runs(self) -> str:
         """In words, how it runs now."""
         return f"{self.mode} by rollout {self.left_by}" if self.left_by else self.mode
@@ -113,12 +123,63 @@ class WorkerChange:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedEdit:
+    """An edit of a plan: written once, however many workers it serves, while each of them is restarted by itself.
+
+    So the content follows from the last result of any worker that the edit serves, not from one worker's own step.
+
+    :param before: SHA-256 of what it held when the plan was made; ``after``: when it is carried out.
+    :param workers: the workers that it serves.
+    """
+
+    name: str
+    before: str
+    after: str
+    workers: tuple[str, ...]
+
+    @property
+    def is_shared(self) -> bool:
+        return len(self.workers) > 1
+
+    def may_hold(self, steps: Mapping[str, Step]) -> tuple[str, ...]:
+        """The digests that this roll may have left. Another's edit to the very same bytes would have no backup."""
+        if any(steps[worker].status in _OPEN for worker in self.workers if worker in steps):
+            return (self.before, self.after)
+        return (self.after,) if self.is_as_planned(steps) else (self.before,)
+
+    def is_as_planned(self, steps: Mapping[str, Step]) -> bool:
+        """Whether the last result of a write left what the plan says; not so before the first one."""
+        results = [steps[worker] for worker in self.workers if worker in steps and steps[worker].status in _RESULTS]
+        last = max(results, key=lambda step: (step.appended_at_ms, step.at), default=None)
+        return last is not None and last.status is not StepStatus.RESTORED
+
+    def was_written_for_another(self, worker_id: str, steps: Mapping[str, Step]) -> bool:
+        """Whether a step of another worker may have written it, so that it says nothing about this worker's own."""
+        return any(worker in steps for worker in self.workers if worker != worker_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorNotes:
+    """What a plan says about the connectors; not part of its hash.
+
+    :param lines: the worst findings, one a line.
+    """
+
+    summary: str = ""
+    lines: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, report: Report) -> ConnectorNotes:
+        """The notes of a preflight."""
+        return cls(
+            report.summary(), tuple(one_line(line, 2 * VALUE_CHARACTERS) for line in report.lines(SHOWN_FINDINGS))
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Plan(HashedPlan):
     """One roll of one group to one mode.
 
-    :param group_id: the workers' group.
-    :param kafka_cluster_id: the Kafka cluster it lives on.
-    :param target: the mode that all workers will have.
     :param workers: what is done to each, ordered by worker id.
     :param task_downtime: a prediction per worker, in the order in which they will be restarted as far as it can be
         known beforehand; not part of the hash.
@@ -133,7 +194,7 @@ class Plan(HashedPlan):
     target: Mode
     workers: tuple[WorkerChange, ...]
     task_downtime: tuple[TaskDowntime, ...] = ()
-    connectors: ConnectorNotes = ConnectorNotes()  # noqa: RUF009 (frozen)
+    connectors: ConnectorNotes = ConnectorNotes()
 
     @property
     def hash(self) -> str:
@@ -153,7 +214,7 @@ class Plan(HashedPlan):
     @property
     def is_downgrade(self) -> bool:
         """Whether it takes some worker down and none up. A stopped worker counts by the mode it would join in."""
-        now = [_mode_of(change) for change in self.workers]
+        now = [change.mode_before for change in self.workers]
         return any(m.is_above(self.target) for m in now if m) and not any(self.target.is_above(m) for m in now if m)
 
     @property
@@ -185,10 +246,7 @@ class Plan(HashedPlan):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Plan:
-        """Read :meth:`to_dict` back.
-
-        :raises ConfigurationError: another schema, no plan at all, or content that does not match its own hash.
-        """
+        """Read :meth:`to_dict` back."""
         try:
             plan = from_json(cls, document)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -268,11 +326,7 @@ class Plan(HashedPlan):
         return [one_line(line, LINE_CHARACTERS) for line in lines] or ["  no configuration changes"]
 
     def require_unmoved(self, now: Plan) -> None:
-        """Refuse to apply this plan to a cluster that is no longer as it was.
-
-        :param now: a plan for the same target, made from what is seen now.
-        :raises PlanMovedError: naming each thing that has moved.
-        """
+        """Refuse to apply this plan to a cluster that is no longer as it was."""
         if now.hash == self.hash:
             return
         raise PlanMovedError(
@@ -289,18 +343,13 @@ def make_plan(
     temporary: Mapping[str, Former] | None = None,
     left_down: Mapping[str, str] | None = None,
 ) -> Plan:
-    """What a roll to ``target`` would change. Preflight must have passed.
-
-    :param digest_after: per worker, the SHA-256 that its configuration would have with the property set.
-    :param left_down: per worker that a roll left down, that rollout: it is started. Others that do not run were stopped
-        on purpose.
-    :param temporary: per worker whose ``isolation.level`` a roll has set for the way, what it was before.
-    """
+    """What a roll to ``target`` would change. Preflight must have passed."""
     workers = []
     for worker in sorted(observation.workers, key=lambda w: w.worker_id):
         former = (temporary or {}).get(worker.worker_id)
-        state = _State(worker in observation.stopped, (left_down or {}).get(worker.worker_id, ""))
-        workers.append(_change(worker, target, former, digest_after[worker.worker_id], state))
+        left_by = (left_down or {}).get(worker.worker_id, "")
+        after, is_stopped = digest_after[worker.worker_id], worker in observation.stopped
+        workers.append(_change(worker, target, former, after, is_stopped=is_stopped, left_by=left_by))
     kafka_cluster_ids = {w.root.kafka_cluster_id for w in observation.workers if w.root}
     return Plan(
         group_id=observation.group_id,
@@ -315,34 +364,20 @@ def make_plan(
 
 def next_target(observation: Observation) -> Mode:
     """Where an upgrade goes from here: to preparing until every worker is proven there and ready, then to enabled."""
-    modes = {w.mode.verdict.mode for w in observation.workers if w not in observation.stopped}
+    modes = {w.mode.verdict.mode for w in observation.not_stopped}
     prepared = all(mode is not None and mode.uses_transactional_leader for mode in modes)
     return Mode.ENABLED if prepared and not not_ready_for_enabled(observation) else Mode.PREPARING
 
 
-def _mode_of(change: WorkerChange) -> Mode | None:
-    """The mode of a worker now, or by its configuration if it is stopped; None if it cannot be known."""
-    text = (change.declared or Mode.DISABLED) if change.mode == "stopped" else change.mode
-    return Mode(text) if text in set(Mode) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """Whether a worker is stopped, and which rollout left it so."""
-
-    is_stopped: bool
-    left_by: str
-
-
 def _change(
-    worker: WorkerObservation, target: Mode, temporary: Former | None, after: str, state: _State
+    worker: WorkerObservation, target: Mode, temporary: Former | None, after: str, *, is_stopped: bool, left_by: str
 ) -> WorkerChange:
     before, launch = worker.facts.digest or "", worker.facts.launch
     sets = properties_to_set(worker.facts, target, temporary)
-    mode = "stopped" if state.is_stopped else str(worker.mode.verdict)
-    if state.left_by:
+    mode = "stopped" if is_stopped else str(worker.mode.verdict)
+    if left_by:
         kind = ChangeKind.START
-    elif state.is_stopped:
+    elif is_stopped:
         kind = ChangeKind.NONE if before == after else ChangeKind.FILE_ONLY
     else:
         kind = ChangeKind.NONE if before == after and worker.mode.verdict.mode is target else ChangeKind.ROLL
@@ -363,7 +398,7 @@ def _change(
         cwd=launch.cwd,
         variables=launch.variables,
         launch=launch.digest,
-        left_by=state.left_by,
+        left_by=left_by,
     )
 
 

@@ -41,12 +41,7 @@ class Former:
 
 
 def properties_to_set(facts: HostFacts, target: Mode, temporary: Former | None = None) -> dict[str, str | None]:
-    """What has to change in a worker's configuration so that it joins in ``target`` and loses nothing; may be empty.
-
-    :param facts: the worker as it is now. A mode that a config provider supplies counts as what it supplies.
-    :param temporary: what ``isolation.level`` was before a roll set it for the way; None if no roll has.
-    :returns: values by name; None for a property that is taken away.
-    """
+    """What has to change in a worker's configuration so that it joins in ``target`` and loses nothing; may be empty."""
     properties: dict[str, str | None] = {} if facts.declared.mode is target else {MODE_PROPERTY: str(target)}
     if not target.runs_exactly_once_tasks:
         if not reads_offsets_committed(facts):
@@ -76,7 +71,7 @@ def not_ready_for_enabled(observation: Observation) -> list[str]:
     None where a worker is enabled already, since going on ends that soonest; and none where a worker is alone, since no
     other could leave it a task.
     """
-    running = [worker for worker in observation.workers if worker not in observation.stopped]
+    running = observation.not_stopped
     if {worker.mode.verdict.mode for worker in running} != {Mode.PREPARING} or len(running) == 1:
         return []
     return uncommitted_readers(observation)

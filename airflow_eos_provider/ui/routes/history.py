@@ -54,7 +54,7 @@ def _of_roll(roll: Rollout | ForeignRollout) -> dict[str, Any]:
         "actor": record.actor,
         "reason": record.reason,
         "note": record.note,
-        "plan": roll.plan_hash,
+        "plan": roll.plan.hash,
         "done": [step.worker_id for step in roll.steps.values() if step.status == "passed"],
         "under_way": roll.lease.step if roll.lease else "",
         "seen": seen,

@@ -112,7 +112,7 @@ def routes(looks: Looks) -> APIRouter:
                 lambda cluster: read_past(cluster.kafka, cluster.group_id, found.rollout_id),
                 kept_seconds=KEPT_SECONDS,
             ),
-            in_thread(approvals_of, found.plan_hash, user),
+            in_thread(approvals_of, found.plan.hash, user),
         )
         return await answer(seen, lambda _: roll_document(found, past, approvals), {})
 

@@ -50,7 +50,7 @@ class Core:
         return self
 
     def observe(self) -> Any:
-        return SimpleNamespace(workers=(), stopped=())
+        return SimpleNamespace(workers=(), not_stopped=())
 
     def preflight(self, target: Mode) -> Preflight:
         return self.preflight_result

@@ -192,7 +192,7 @@ def looks(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Looks:
     for room in (module, planner):
         monkeypatch.setattr(room, "read_journal", lambda *_: JournalContent())
     monkeypatch.setattr(module, "Journal", OpenJournal)
-    monkeypatch.setattr(planner.RightsLook, "look", lambda *_: None)  # nobody listens at the brokers' port
+    monkeypatch.setattr(planner, "added_rights", lambda *_: None)  # nobody listens at the brokers' port
     return Looks(cluster)
 
 

@@ -22,11 +22,10 @@ from airflow_eos_provider.rollout.drift.drift import DriftKind, Expected, find_d
 from airflow_eos_provider.rollout.gate.conditions import mode as mode_condition
 from airflow_eos_provider.rollout.gate.expectation import Baseline
 from airflow_eos_provider.rollout.history import Rollout
+from airflow_eos_provider.rollout.plan.earlier_rolls import temporary_isolation
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.plan.preflight import files
-from airflow_eos_provider.rollout.plan.temporary_isolation import temporary_isolation
 from airflow_eos_provider.rollout.plan.worker_edits import Former
-from airflow_eos_provider.rollout.settings import RolloutSettings
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 NOW = 1_000_000.0
@@ -68,7 +67,7 @@ def test_a_plan_without_a_shared_edit_says_nothing_of_sharing(cluster_in: Any) -
 
 
 def test_workers_may_share_an_edit(cluster: Any) -> None:
-    check = files(cluster.observe(), PREPARING, RolloutSettings())
+    check = files(cluster.observe(), PREPARING)
     assert check.verdict is Verdict.PASS
     assert check.found == "2 edits for 3 workers, one group"
 
@@ -76,7 +75,7 @@ def test_workers_may_share_an_edit(cluster: Any) -> None:
 def test_workers_that_need_different_changes_of_one_edit_are_refused(cluster: Any) -> None:
     """A variable of its own may supply one worker's mode."""
     declared = replace(cluster.workers[W2].facts.declared, mode=PREPARING)
-    check = files(cluster.facts(W2, declared=declared).observe(), PREPARING, RolloutSettings())
+    check = files(cluster.facts(W2, declared=declared).observe(), PREPARING)
     assert check.verdict is Verdict.FAIL
     assert f"{W2} and {W1} share the file {SHARED} and need different changes of it" in check.found
 
@@ -84,7 +83,7 @@ def test_workers_that_need_different_changes_of_one_edit_are_refused(cluster: An
 def test_two_workers_that_are_one_process_are_refused(cluster: Any) -> None:
     """With one file for both, a pid file that names the wrong one of them would restart the other."""
     cluster.facts(W2, start_token=cluster.workers[W1].facts.start_token)
-    check = files(cluster.observe(), PREPARING, RolloutSettings())
+    check = files(cluster.observe(), PREPARING)
     assert check.verdict is Verdict.FAIL
     assert f"{W2} and {W1} are found as one process" in check.found
 

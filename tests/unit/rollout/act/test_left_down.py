@@ -18,9 +18,9 @@ from airflow_eos_provider.journal.records import (
     StepStatus,
 )
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.rollout.act.left_down import left_down
 from airflow_eos_provider.rollout.drift.drift import DriftKind, Expected, find_drift
-from airflow_eos_provider.rollout.history import history
+from airflow_eos_provider.rollout.history import whole_history
+from airflow_eos_provider.rollout.plan.earlier_rolls import left_down
 from airflow_eos_provider.rollout.plan.plan import make_plan
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
@@ -88,7 +88,7 @@ def test_drift_does_not_take_it_for_stopped_on_purpose(cluster: Any) -> None:
     for down in ({}, {W2: "r0"}):
         plan = make_plan(observation, cluster.plan().target, digests, left_down=down)
         journal = content(StepStatus.INTENT, RolloutState.PAUSED, plan.to_dict())
-        (rollout,) = history(replace(journal, lease=None))
+        (rollout,) = whole_history(replace(journal, lease=None))
         found = find_drift(observation, Expected.after(rollout)).findings
         missing = [finding.subject for finding in found if finding.kind is DriftKind.MISSING_WORKER]
         assert missing == ([W2] if down else [])  # without it, the plan says that its owner has stopped it

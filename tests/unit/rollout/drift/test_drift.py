@@ -28,7 +28,7 @@ from airflow_eos_provider.rollout.drift.drift import (
     find_drift,
     newest_rollout,
 )
-from airflow_eos_provider.rollout.history import Rollout, history
+from airflow_eos_provider.rollout.history import Rollout, whole_history
 from airflow_eos_provider.rollout.hosts.host import Edit
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
@@ -38,7 +38,7 @@ NOW = 1_000_000.0
 def rollout(plan: Any, state: RolloutState = RolloutState.DONE, *, held: bool = False, at: float = NOW) -> Rollout:
     record = RolloutRecord(f"r{at:.0f}", plan.to_dict(), {}, state, at, note="as it was found")
     lease = Lease(Owner.this_process(), record.rollout_id, "ann", "w1: intent", time.time() + 60) if held else None
-    (found,) = history(JournalContent(rollouts={record.rollout_id: record}, lease=lease))
+    (found,) = whole_history(JournalContent(rollouts={record.rollout_id: record}, lease=lease))
     return found
 
 
@@ -123,7 +123,7 @@ def test_a_worker_under_two_names_is_one_finding_and_none_is_missing(enabled: An
     assert found.found.startswith(
         f"127.0.0.1:8083, a member of the group, and {W2} of the cluster file are the same port"
     )
-    assert found.remedy.endswith("write the advertised url in the cluster file: http://127.0.0.1:8083")
+    assert found.remedy.startswith("write the advertised url in the cluster file: http://127.0.0.1:8083 ")
 
 
 def test_an_unknown_member_is_told_with_what_it_says_of_itself(enabled: Any, expected: Expected) -> None:

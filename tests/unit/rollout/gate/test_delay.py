@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_eos_provider.rollout.gate.delay import DelayClock
 from airflow_eos_provider.rollout.gate.gate import poll
-from airflow_eos_provider.rollout.gate.state import GateState
+from airflow_eos_provider.rollout.gate.state import DelayClock, GateState
 
 W2 = "w2:8083"
 NOW = 1_000_000.0

@@ -11,7 +11,7 @@ import pytest
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.rollout.gate.conditions import rest
-from airflow_eos_provider.rollout.gate.ended import ended_elsewhere, reported_changes
+from airflow_eos_provider.rollout.gate.expectation import ended_elsewhere, reported_changes
 from airflow_eos_provider.rollout.hosts.launch import how_to_start
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"

@@ -11,7 +11,7 @@ from airflow_eos_provider.connect.cluster.other_kafka import OtherKafka
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.rollout.observe.client_clusters import ClientClusterLook, ClientClusters
+from airflow_eos_provider.rollout.observe.client_clusters import ClientClusters, client_clusters
 
 IDS = {"here:9092": "kafka-1", "alias:9092": "kafka-1", "there:9092": "kafka-2"}
 WITHOUT_LOGIN = {"security.protocol": "SSL", "ssl.ca.location": "/ca.pem"}
@@ -50,9 +50,9 @@ def look(cluster: Any, **configs: dict[str, str]) -> dict[str, ClientClusters]:
         cluster.configs[name] = replace(cluster.configs[name], config=config)
     observation = cluster.observe()
     kafka = Session(KafkaSettings(LOGIN))
-    looks = ClientClusterLook(kafka, OtherKafka(kafka))
-    first = looks.look(observation)
-    assert looks.look(observation) == first
+    others = OtherKafka(kafka)
+    first = client_clusters(kafka, others, observation)
+    assert client_clusters(kafka, others, observation) == first
     return first
 
 

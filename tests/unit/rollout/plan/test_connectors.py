@@ -10,8 +10,8 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.findings import ConnectorFinding, Severity
 from airflow_eos_provider.preflight.report import Report
-from airflow_eos_provider.rollout.plan.connectors import SHOWN, ConnectorNotes, stops_no_task
-from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.plan.plan import SHOWN_FINDINGS, ConnectorNotes, Plan
+from airflow_eos_provider.rollout.plan.preflight import stops_no_task
 from airflow_eos_provider.rollout.plan.summary import summary
 from tests.unit.rollout.conftest import Cluster
 
@@ -34,7 +34,7 @@ def test_the_notes_are_kept_with_the_plan_and_no_part_of_its_hash() -> None:
 def test_the_notes_are_bounded_and_shown_as_data() -> None:
     many = [finding(f"c{number} | **bold** \x1b[31m") for number in range(100)]
     notes = ConnectorNotes.of(report(*many))
-    assert len(notes.lines) == SHOWN + 1
+    assert len(notes.lines) == SHOWN_FINDINGS + 1
     assert notes.lines[-1] == "90 findings more"
     plan = replace(Cluster(Mode.PREPARING).plan(Mode.ENABLED), connectors=notes)
     assert "\x1b" not in plan.markdown()

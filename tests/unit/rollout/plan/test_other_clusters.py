@@ -10,7 +10,7 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.rollout.observe.client_clusters import ClientClusters
-from airflow_eos_provider.rollout.plan.other_clusters import matters, other_clusters
+from airflow_eos_provider.rollout.plan.preflight import begins_exactly_once, other_clusters
 
 HERE, THERE = "kafka-1", "kafka-2"
 
@@ -56,9 +56,9 @@ def test_a_cluster_that_is_not_known_pauses_and_a_known_harm_outweighs_it() -> N
 
 
 def test_it_is_asked_when_exactly_once_begins_and_not_once_a_worker_runs_in_it(cluster: Any, cluster_in: Any) -> None:
-    assert not matters(cluster.observe(), Mode.PREPARING)
+    assert not begins_exactly_once(cluster.observe(), Mode.PREPARING)
     preparing = cluster_in(Mode.PREPARING)
-    assert matters(preparing.observe(), Mode.ENABLED)
+    assert begins_exactly_once(preparing.observe(), Mode.ENABLED)
     preparing.roll("w2:8083", Mode.ENABLED, at=1_000_000.0)
-    assert not matters(preparing.observe(), Mode.ENABLED)
+    assert not begins_exactly_once(preparing.observe(), Mode.ENABLED)
     assert other_clusters(None).passed

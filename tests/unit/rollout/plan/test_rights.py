@@ -9,7 +9,7 @@ from airflow_eos_provider.acls.judge import Source, right
 from airflow_eos_provider.acls.rules import Role, Rule
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Resource
-from airflow_eos_provider.rollout.plan.rights import rights
+from airflow_eos_provider.rollout.plan.preflight import rights
 
 RULE = Rule("User:w", Role.WORKER, Operation.WRITE, Resource.TRANSACTIONAL_ID, "connect-cluster-g")
 

@@ -15,8 +15,8 @@ from airflow_eos_provider.journal.records import (
     Step,
     StepStatus,
 )
+from airflow_eos_provider.rollout.plan.earlier_rolls import temporary_isolation
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, make_plan
-from airflow_eos_provider.rollout.plan.temporary_isolation import temporary_isolation
 from airflow_eos_provider.rollout.plan.worker_edits import Former, properties_to_set
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
