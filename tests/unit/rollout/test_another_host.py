@@ -7,6 +7,7 @@ the roll asks for nothing else. (``tests/integration/test_another_host.py`` roll
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -352,18 +353,28 @@ def test_a_journal_that_may_not_be_written_hides_no_other_reason_and_names_its_o
     assert (paused.value.remedy or "").startswith("grant it: kafka-acls")
 
 
-def test_a_host_that_cannot_be_reached_pauses_the_roll_and_its_worker_is_not_restored(supervisor: Supervisor) -> None:
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        ("unreachable", "eos cannot tell whether it was restarted: the supervisor does not answer"),
+        ("forbidden", "does not let this login restart it.*Allow it. Then apply the same plan again"),
+        ("slow", "the supervisor goes on with it"),
+    ],
+)
+def test_a_restart_that_is_not_known_to_be_done_pauses_the_roll_and_its_worker_is_not_restored(
+    supervisor: Supervisor, trouble: str, words: str
+) -> None:
     world = World(supervisor)
     plan = world.plan()
-    supervisor.unreachable = {W3}
+    setattr(supervisor, trouble, {W3})
     roll, journal = roll_of(world, plan)
-    with pytest.raises(
-        RolloutPausedError, match="eos cannot tell whether it was restarted: the supervisor does not answer"
-    ):
+    with pytest.raises(RolloutPausedError) as paused:
         roll.run()
+    assert re.search(words, str(paused.value), re.DOTALL)
+    assert roll.failed_state is RolloutState.PAUSED
     assert supervisor.done == ["write preparing", f"restart {W1}"]
     assert journal.steps[-1].status is StepStatus.INTENT
-    supervisor.unreachable.clear()
+    setattr(supervisor, trouble, set())
     again, _ = roll_of(world, plan, roll.steps)
     assert again.run() is None
     assert supervisor.done[2:] == [f"restart {W3}", f"restart {W2}"]
@@ -372,12 +383,19 @@ def test_a_host_that_cannot_be_reached_pauses_the_roll_and_its_worker_is_not_res
 UNSEEN = {"digest": None, "problem": "its host could not be checked within 8 s"}
 
 
-def test_a_host_that_some_looks_do_not_see_is_looked_at_again(supervisor: Supervisor) -> None:
+RUNS_TWICE = {"obstacles": (Obstacle("restart", "it runs twice", "end one of them"),)}
+
+
+@pytest.mark.parametrize("misseen", [[UNSEEN] * 3, [RUNS_TWICE]])
+def test_what_some_looks_do_not_see_or_one_alone_sees_fails_no_worker(
+    supervisor: Supervisor, misseen: list[dict[str, Any]]
+) -> None:
+    """The first look at a restarted worker is the one that leads to its gate, and the gate's own."""
     world = World(supervisor)
-    plan = world.plan()
-    world.misseen = [UNSEEN] * 3
-    roll, _ = roll_of(world, plan)
+    world.misseen = list(misseen)
+    roll, _ = roll_of(world, world.plan())
     assert roll.run() is None
+    assert not world.misseen
     assert supervisor.done == ["write preparing", f"restart {W1}", f"restart {W3}", f"restart {W2}"]
 
 
@@ -389,34 +407,6 @@ def test_a_host_that_no_look_sees_pauses_the_roll(supervisor: Supervisor, monkey
     roll, _ = roll_of(world, plan)
     with pytest.raises(RolloutPausedError, match=f"of {W1} .* cannot be read: its host could not be checked"):
         roll.run()
-    assert supervisor.done == ["write preparing", f"restart {W1}"]
-
-
-def test_a_restart_that_is_not_allowed_pauses_the_roll_and_its_worker_is_not_restored(supervisor: Supervisor) -> None:
-    world = World(supervisor)
-    plan = world.plan()
-    supervisor.forbidden = {W3}
-    roll, journal = roll_of(world, plan)
-    with pytest.raises(RolloutPausedError, match="does not let this login restart it") as paused:
-        roll.run()
-    assert "Allow it. Then apply the same plan again" in str(paused.value)
-    assert roll.failed_state is RolloutState.PAUSED
-    assert supervisor.done == ["write preparing", f"restart {W1}"]
-    assert journal.steps[-1].status is StepStatus.INTENT
-    supervisor.forbidden.clear()
-    again, _ = roll_of(world, plan, roll.steps)
-    assert again.run() is None
-    assert supervisor.done[2:] == [f"restart {W3}", f"restart {W2}"]
-
-
-def test_a_restart_that_takes_too_long_pauses_the_roll_and_its_worker_is_not_restored(supervisor: Supervisor) -> None:
-    world = World(supervisor)
-    plan = world.plan()
-    supervisor.slow = {W3}
-    roll, _ = roll_of(world, plan)
-    with pytest.raises(RolloutPausedError, match="the supervisor goes on with it"):
-        roll.run()
-    assert roll.failed_state is RolloutState.PAUSED
     assert supervisor.done == ["write preparing", f"restart {W1}"]
 
 
@@ -439,19 +429,6 @@ def test_a_restart_that_was_only_announced_waits_for_a_stable_group_though_its_s
     roll, _ = roll_of(world, plan, announced)
     assert roll.run() is None
     assert supervisor.done == [f"restart {W3}", f"restart {W2}"]
-
-
-RUNS_TWICE = {"obstacles": (Obstacle("restart", "it runs twice", "end one of them"),)}
-
-
-def test_what_one_look_alone_sees_fails_no_worker(supervisor: Supervisor) -> None:
-    """The first look at a restarted worker is the one that leads to its gate, and the gate's own."""
-    world = World(supervisor)
-    world.misseen = [RUNS_TWICE]
-    roll, _ = roll_of(world, world.plan())
-    assert roll.run() is None
-    assert not world.misseen
-    assert supervisor.done == ["write preparing", f"restart {W1}", f"restart {W3}", f"restart {W2}"]
 
 
 def test_what_two_looks_in_a_row_see_fails_the_worker(supervisor: Supervisor) -> None:

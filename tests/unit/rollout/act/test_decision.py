@@ -53,6 +53,11 @@ def token(worker_id: str, started_at: float) -> str:
     return f"{worker_id} started at {started_at}"
 
 
+def rolled(cluster: Any) -> Any:
+    """W2 is restarted in the new mode."""
+    return cluster.roll(W2, PREPARING, at=NOW - 90)
+
+
 def done(*steps: Step) -> dict[str, Step]:
     return {each.worker_id: each for each in steps}
 
@@ -84,16 +89,8 @@ def roll(cluster: Any) -> Roll:
 def test_the_leader_of_the_moment_goes_first(roll: Roll) -> None:
     roll.cluster.leader = W3
     assert roll.next() == Action(ActionKind.ROLL, W3, "it leads the group")
-
-
-def test_the_next_leader_goes_next(roll: Roll) -> None:
-    roll.cluster.roll(W1, PREPARING, at=NOW - 90).leader = W3
-    assert roll.kind(step(W1, PASSED)) == (ActionKind.ROLL, W3)
-
-
-def test_when_no_pending_worker_leads_the_one_with_the_fewest_tasks_goes(roll: Roll) -> None:
-    roll.cluster.roll(W1, PREPARING, at=NOW - 90)
-    assert roll.next(step(W1, PASSED)) == Action(ActionKind.ROLL, W3, "none of the pending workers leads")
+    roll.cluster.roll(W3, PREPARING, at=NOW - 90)
+    assert roll.next(step(W3, PASSED)) == Action(ActionKind.ROLL, W1, "none of the pending workers leads")
 
 
 def test_done_when_every_worker_is_through(roll: Roll) -> None:
@@ -183,63 +180,73 @@ def test_a_worker_that_has_stopped_since_the_plan_pauses(roll: Roll) -> None:
 
 # taken up again
 
+#: What has become of the cluster since the plan, what the journal has of w2, and what is done next.
+TAKEN_UP: dict[str, tuple[Any, Step, ActionKind, str]] = {
+    "killed after the announcement": (lambda c: c, step(W2, INTENT), ActionKind.ROLL, W2),
+    "begun, and another leads": (lambda c: setattr(c, "leader", W3), step(W2, INTENT), ActionKind.ROLL, W2),
+    "killed after the write": (lambda c: c.edit_file(W2, PREPARING), step(W2, INTENT), ActionKind.RESTART, W2),
+    "killed between stop and start": (
+        lambda c: c.edit_file(W2, PREPARING).stop(W2),
+        step(W2, INTENT),
+        ActionKind.RESTART,
+        W2,
+    ),
+    "killed after the restart": (rolled, step(W2, INTENT), ActionKind.GATE, W2),
+    "killed at the gate": (rolled, step(W2, RESTARTED), ActionKind.GATE, W2),
+    "a rebalance after the restart": (lambda c: rolled(c).rebalancing(), step(W2, RESTARTED), ActionKind.GATE, W2),
+    # the clock was set back between the announcement and the start, or is another machine's
+    "a process older than the announcement": (
+        lambda c: c.roll(W2, PREPARING, at=NOW - 5_000),
+        step(W2, INTENT),
+        ActionKind.GATE,
+        W2,
+    ),
+    "died after the restart": (lambda c: rolled(c).stop(W2), step(W2, RESTARTED), ActionKind.RESTART, W2),
+    "killed after the failed gate": (rolled, step(W2, FAILED), ActionKind.RESTORE, W2),
+    # the process still runs what the failed file said
+    "killed after the file was put back": (
+        lambda c: rolled(c).edit_file(W2, DISABLED),
+        step(W2, FAILED),
+        ActionKind.RESTORE,
+        W2,
+    ),
+    "killed while the failed worker was down": (lambda c: c.stop(W2), step(W2, FAILED), ActionKind.RESTORE, W2),
+    "restarted by hand with the failed file": (
+        lambda c: c.roll(W2, PREPARING, at=NOW - 10),
+        step(W2, FAILED),
+        ActionKind.RESTORE,
+        W2,
+    ),
+    # it could not be stopped, say: what failed is what ran before
+    "failed with its old process on its old file": (
+        lambda c: setattr(c, "leader", W2),
+        step(W2, FAILED, failed=LONG_AGO),
+        ActionKind.ROLL,
+        W2,
+    ),
+    # its file could not be written, say; its process is the old one
+    "failed before anything was done to it": (
+        lambda c: setattr(c, "leader", W2),
+        step(W2, FAILED),
+        ActionKind.ROLL,
+        W2,
+    ),
+    "killed before the restoration was confirmed": (
+        lambda c: c.start(W2, at=NOW - 70),
+        step(W2, FAILED),
+        ActionKind.ROLL,
+        W1,
+    ),
+    "restored": (lambda c: c.start(W1, at=NOW - 70), step(W1, RESTORED), ActionKind.ROLL, W1),
+    "through": (lambda c: c.roll(W1, PREPARING, at=NOW - 90), step(W1, PASSED), ActionKind.ROLL, W3),
+}
 
-def test_killed_after_the_announcement_the_write_is_done(roll: Roll) -> None:
-    assert roll.kind(step(W2, INTENT)) == (ActionKind.ROLL, W2)
 
-
-def test_killed_after_the_write_the_restart_is_done(roll: Roll) -> None:
-    roll.cluster.edit_file(W2, PREPARING)
-    assert roll.kind(step(W2, INTENT)) == (ActionKind.RESTART, W2)
-
-
-def test_killed_between_stop_and_start_the_start_is_done(roll: Roll) -> None:
-    roll.cluster.edit_file(W2, PREPARING).stop(W2)
-    assert roll.kind(step(W2, INTENT)) == (ActionKind.RESTART, W2)
-
-
-@pytest.mark.parametrize("status", [INTENT, RESTARTED])
-def test_killed_after_the_restart_its_gate_is_waited_for(roll: Roll, status: StepStatus) -> None:
-    roll.cluster.roll(W2, PREPARING, at=NOW - 90)
-    assert roll.kind(step(W2, status)) == (ActionKind.GATE, W2)
-
-
-def test_a_restarted_worker_that_died_meanwhile_is_started_again(roll: Roll) -> None:
-    roll.cluster.roll(W2, PREPARING, at=NOW - 90).stop(W2)
-    assert roll.kind(step(W2, RESTARTED)) == (ActionKind.RESTART, W2)
-
-
-def test_killed_after_the_failed_gate_the_former_file_is_put_back(roll: Roll) -> None:
-    roll.cluster.roll(W2, PREPARING, at=NOW - 90)
-    assert roll.kind(step(W2, FAILED)) == (ActionKind.RESTORE, W2)
-
-
-def test_killed_between_putting_the_file_back_and_the_restart_the_restart_is_done(roll: Roll) -> None:
-    """The process still runs what the failed file said."""
-    roll.cluster.roll(W2, PREPARING, at=NOW - 90).edit_file(W2, DISABLED)
-    assert roll.kind(step(W2, FAILED)) == (ActionKind.RESTORE, W2)
-
-
-def test_killed_while_the_failed_worker_was_down_it_is_started(roll: Roll) -> None:
-    roll.cluster.stop(W2)
-    assert roll.kind(step(W2, FAILED)) == (ActionKind.RESTORE, W2)
-
-
-def test_a_failed_worker_that_was_restarted_by_hand_with_the_failed_file_is_put_back(roll: Roll) -> None:
-    roll.cluster.roll(W2, PREPARING, at=NOW - 10)
-    assert roll.kind(step(W2, FAILED)) == (ActionKind.RESTORE, W2)
-
-
-def test_a_new_process_is_known_by_its_token_whatever_the_clocks_say(roll: Roll) -> None:
-    """The clock was set back between the announcement and the start, or is another machine's."""
-    roll.cluster.roll(W2, PREPARING, at=NOW - 5_000)
-    assert roll.kind(step(W2, INTENT)) == (ActionKind.GATE, W2)
-
-
-def test_a_worker_that_failed_with_its_old_process_on_its_old_file_is_back(roll: Roll) -> None:
-    """It could not be stopped, say: what failed is what ran before."""
-    roll.cluster.leader = W2
-    assert roll.kind(step(W2, FAILED, failed=LONG_AGO)) == (ActionKind.ROLL, W2)
+@pytest.mark.parametrize("what", TAKEN_UP)
+def test_what_was_begun_is_finished_first(roll: Roll, what: str) -> None:
+    change, before, kind, worker_id = TAKEN_UP[what]
+    change(roll.cluster)
+    assert roll.kind(before) == (kind, worker_id)
 
 
 def test_where_only_a_restart_was_due_there_is_no_file_to_put_back(cluster_in: Any) -> None:
@@ -247,29 +254,6 @@ def test_where_only_a_restart_was_due_there_is_no_file_to_put_back(cluster_in: A
     roll = Roll(cluster)
     cluster.start(W2, at=NOW - 90)
     assert roll.kind(step(W2, FAILED)) == (ActionKind.ROLL, W2)
-
-
-def test_killed_before_the_restoration_was_confirmed_the_worker_is_rolled_again(roll: Roll) -> None:
-    roll.cluster.start(W2, at=NOW - 70)
-    assert roll.kind(step(W2, FAILED)) == (ActionKind.ROLL, W1)
-    roll.cluster.leader = W2
-    assert roll.kind(step(W2, FAILED)) == (ActionKind.ROLL, W2)
-
-
-def test_a_worker_that_failed_before_anything_was_done_to_it_is_not_bounced_for_nothing(roll: Roll) -> None:
-    """Its file could not be written, say; its process is the old one."""
-    roll.cluster.leader = W2
-    assert roll.kind(step(W2, FAILED)) == (ActionKind.ROLL, W2)
-
-
-def test_a_restored_worker_is_rolled_again_when_the_plan_is_applied_again(roll: Roll) -> None:
-    roll.cluster.start(W1, at=NOW - 70)
-    assert roll.kind(step(W1, RESTORED)) == (ActionKind.ROLL, W1)
-
-
-def test_what_was_begun_is_finished_before_the_leader_is_rolled(roll: Roll) -> None:
-    roll.cluster.leader = W3
-    assert roll.kind(step(W2, INTENT)) == (ActionKind.ROLL, W2)
 
 
 def test_what_was_begun_is_finished_before_a_stopped_workers_file_is_changed(cluster: Any) -> None:
@@ -286,11 +270,6 @@ def test_a_restart_that_was_only_announced_is_done_before_anothers_gate_is_waite
     roll.cluster.roll(W1, PREPARING, at=NOW - 190).roll(W2, PREPARING, at=NOW - 90)
     steps = [step(W1, INTENT, announced=NOW - 10, replaces=NOW - 190), step(W2, RESTARTED)]
     assert roll.kind(*(steps if leader_first else reversed(steps))) == (ActionKind.RESTART, W1)
-
-
-def test_a_worker_that_is_through_is_not_touched_again(roll: Roll) -> None:
-    roll.cluster.roll(W1, PREPARING, at=NOW - 90)
-    assert roll.next(step(W1, PASSED)).worker_id != W1
 
 
 # conflicts
@@ -328,38 +307,28 @@ def test_a_rebalance_makes_no_member_unknown(roll: Roll) -> None:
     assert roll.next().kind is ActionKind.ROLL
 
 
-def test_a_rebalance_after_a_restart_leads_to_the_gate(roll: Roll) -> None:
-    roll.cluster.roll(W2, PREPARING, at=NOW - 90).rebalancing()
-    assert roll.kind(step(W2, RESTARTED)) == (ActionKind.GATE, W2)
-
-
-@pytest.mark.parametrize("worker_id", [W1, W2, W3])
-def test_an_edited_file_is_refused(roll: Roll, worker_id: str) -> None:
-    roll.cluster.facts(worker_id, digest="edited")
-    assert roll.kind() == (ActionKind.REFUSE, worker_id)
+@pytest.mark.parametrize(
+    ("change", "steps"),
+    [
+        (lambda c: c.facts(W1, digest="edited"), ()),
+        (lambda c: c.facts(W3, digest="edited"), ()),
+        # nothing was announced, so there is no backup that a failing gate could put back
+        (lambda c: c.edit_file(W2, PREPARING), ()),
+        (lambda c: rolled(c).edit_file(W2, DISABLED), (step(W2, RESTARTED),)),
+        (lambda c: rolled(c).edit_file(W2, DISABLED), (step(W2, PASSED),)),
+        (lambda c: rolled(c).facts(W2, digest="edited"), (step(W2, RESTARTED),)),
+    ],
+    ids=["edited", "another", "changed as planned", "put back at its gate", "put back after it", "in the middle"],
+)
+def test_a_file_that_was_changed_elsewhere_is_refused(roll: Roll, change: Any, steps: tuple[Step, ...]) -> None:
+    change(roll.cluster)
+    assert roll.kind(*steps)[0] is ActionKind.REFUSE
 
 
 def test_an_edited_file_of_a_worker_that_needs_no_change_is_refused(cluster: Any) -> None:
     roll = Roll(cluster.roll(W1, PREPARING, at=NOW - 900))
     cluster.facts(W1, digest="edited")
     assert roll.kind() == (ActionKind.REFUSE, W1)
-
-
-def test_a_file_that_was_changed_elsewhere_as_planned_is_refused(roll: Roll) -> None:
-    """Nothing was announced, so there is no backup that a failing gate could put back."""
-    roll.cluster.edit_file(W2, PREPARING)
-    assert roll.kind() == (ActionKind.REFUSE, W2)
-
-
-@pytest.mark.parametrize("status", [RESTARTED, PASSED])
-def test_a_file_that_was_put_back_elsewhere_is_refused(roll: Roll, status: StepStatus) -> None:
-    roll.cluster.roll(W2, PREPARING, at=NOW - 90).edit_file(W2, DISABLED)
-    assert roll.kind(step(W2, status)) == (ActionKind.REFUSE, W2)
-
-
-def test_an_edited_file_is_refused_even_of_a_worker_in_the_middle_of_its_roll(roll: Roll) -> None:
-    roll.cluster.roll(W2, PREPARING, at=NOW - 90).facts(W2, digest="edited")
-    assert roll.kind(step(W2, RESTARTED)) == (ActionKind.REFUSE, W2)
 
 
 def test_a_file_that_each_start_writes_anew_is_named_as_that(roll: Roll) -> None:
@@ -377,42 +346,26 @@ def test_a_file_that_cannot_be_read_pauses(roll: Roll) -> None:
 # what the gate holds the cluster against
 
 
-def test_in_mid_roll_the_modes_are_mixed_as_far_as_the_roll_has_come(roll: Roll) -> None:
-    expected = expectation(roll.plan, done(step(W1, PASSED)), roll.cluster.observe(), Baseline(), W2)
-    assert expected.modes == {W1: PREPARING, W2: PREPARING, W3: DISABLED}
+@pytest.mark.parametrize(
+    ("steps", "worker_id", "modes"),
+    [
+        ((), None, {W1: DISABLED, W2: DISABLED, W3: DISABLED}),
+        ((step(W1, PASSED),), W2, {W1: PREPARING, W2: PREPARING, W3: DISABLED}),
+        ((step(W1, RESTORED),), W2, {W1: DISABLED, W2: PREPARING, W3: DISABLED}),
+        # the leader was restarted once more to end a rebalance delay (order.py): two workers are under way
+        ((step(W1, RESTARTED), step(W2, RESTARTED)), W2, {W1: PREPARING, W2: PREPARING, W3: DISABLED}),
+        # killed in the middle of that: the leader may run either, and its own gate will ask
+        ((step(W2, RESTARTED), step(W1, INTENT)), W2, {W2: PREPARING, W3: DISABLED}),
+        ((step(W2, INTENT),), W2, {W1: DISABLED, W2: PREPARING, W3: DISABLED}),
+    ],
+)
+def test_the_modes_are_expected_as_far_as_the_roll_has_come(
+    roll: Roll, steps: tuple[Step, ...], worker_id: str | None, modes: dict[str, Mode]
+) -> None:
+    expected = expectation(roll.plan, done(*steps), roll.cluster.observe(), Baseline(), worker_id)
+    assert (expected.modes, expected.worker_id) == (modes, worker_id)
     assert expected.members == {W1, W2, W3}
-    assert expected.digest == roll.plan.change(W2).config_after
-
-
-def test_before_the_first_restart_the_modes_are_as_planned_from(roll: Roll) -> None:
-    expected = expectation(roll.plan, {}, roll.cluster.observe(), Baseline())
-    assert expected.modes == {W1: DISABLED, W2: DISABLED, W3: DISABLED}
-    assert expected.worker_id is None
-
-
-def test_a_restored_worker_is_expected_in_its_former_mode(roll: Roll) -> None:
-    expected = expectation(roll.plan, done(step(W1, RESTORED)), roll.cluster.observe(), Baseline(), W2)
-    assert expected.modes[W1] is DISABLED
-
-
-def test_the_leader_restarted_once_more_in_anothers_gate_is_expected_in_the_new_mode(roll: Roll) -> None:
-    """It ends a rebalance delay (order.py); meanwhile two workers are under way."""
-    steps = done(step(W1, RESTARTED), step(W2, RESTARTED))
-    expected = expectation(roll.plan, steps, roll.cluster.observe(), Baseline(), W2)
-    assert expected.modes == {W1: PREPARING, W2: PREPARING, W3: DISABLED}
-
-
-def test_of_a_worker_whose_restart_was_only_announced_no_mode_is_expected(roll: Roll) -> None:
-    """Killed in the middle of that second restart: the leader may run either, and its own gate will ask."""
-    steps = done(step(W2, RESTARTED), step(W1, INTENT))
-    expected = expectation(roll.plan, steps, roll.cluster.observe(), Baseline(), W2)
-    assert expected.modes == {W2: PREPARING, W3: DISABLED}
-    assert expected.members == {W1, W2, W3}
-
-
-def test_an_announced_restart_is_in_the_new_mode_by_its_own_gate(roll: Roll) -> None:
-    expected = expectation(roll.plan, done(step(W2, INTENT)), roll.cluster.observe(), Baseline(), W2)
-    assert expected.modes[W2] is PREPARING
+    assert expected.digest == (roll.plan.change(W2).config_after if worker_id else None)
 
 
 def test_the_process_must_be_younger_than_the_announcement(roll: Roll) -> None:

@@ -232,6 +232,37 @@ def elsewhere(gate: Any, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
     return Elsewhere(gate, monkeypatch)
 
 
+def failed_by_fencing(cluster: Any) -> None:
+    cluster.task("mirror", 1, state="FAILED", trace="org.apache.kafka.common.errors.ProducerFencedException: fenced")
+
+
+def delayed_by_a_leader_that_is_done(cluster: Any) -> None:
+    cluster.assign(W1, delay_ms=300_000).leader = W1
+
+
+@pytest.mark.parametrize(
+    ("change", "waiting", "reason", "not_again"),
+    [
+        (lambda c: c.join("w9:8083"), {}, "seen remotely, the gate's answer is inconclusive", None),
+        (lambda c: c, {"look_at": 0.0}, "the hosts are due for a check", {"look_at": LATER}),
+        (failed_by_fencing, {}, "failed tasks may be restarted: mirror", {"failed_tasks_restarted": True}),
+        (
+            delayed_by_a_leader_that_is_done,
+            {},
+            f"a restart of {W1} would end the rebalance delay",
+            {"delay_ended_for": (W2,)},
+        ),
+    ],
+)
+def test_the_task_is_called_for_what_only_a_process_of_it_can_do_and_once(
+    elsewhere: Elsewhere, change: Any, waiting: dict[str, Any], reason: str, not_again: dict[str, Any] | None
+) -> None:
+    change(elsewhere.gate.cluster)
+    assert elsewhere.look(gate_until(**waiting)).look() == reason
+    if not_again is not None:
+        assert elsewhere.look(gate_until(**not_again)).look() is None
+
+
 def test_the_task_is_called_when_the_gate_holds_as_far_as_can_be_seen(elsewhere: Elsewhere) -> None:
     look = elsewhere.look(gate_until())
     assert [look.look() for _ in range(3)] == [None, None, "seen remotely, the gate's answer is pass"]
@@ -243,15 +274,6 @@ def test_the_task_is_called_when_the_time_of_the_gate_is_over(elsewhere: Elsewhe
     elsewhere.gate.cluster.task("mirror", 1, state="UNASSIGNED")
     look = elsewhere.look(gate_until(deadline=NOW + 7.0))
     assert [look.look() for _ in range(3)] == [None, None, "seen remotely, the gate's answer is fail"]
-
-
-def test_the_task_is_called_when_an_unknown_member_joins(elsewhere: Elsewhere) -> None:
-    elsewhere.gate.cluster.join("w9:8083")
-    assert elsewhere.look(gate_until()).look() == "seen remotely, the gate's answer is inconclusive"
-
-
-def test_the_task_is_called_to_look_at_the_hosts(elsewhere: Elsewhere) -> None:
-    assert elsewhere.look(gate_until(look_at=time.time())).look() == "the hosts are due for a check"
 
 
 def test_the_task_is_called_when_an_operator_asks_it_to_stop(elsewhere: Elsewhere) -> None:
@@ -286,20 +308,6 @@ def test_the_task_is_called_when_another_controller_has_taken_over(elsewhere: El
     reason = elsewhere.look(gate_until()).look()
     assert reason is not None
     assert "taken over" in reason
-
-
-def test_the_task_is_called_once_to_restart_a_failed_task(elsewhere: Elsewhere) -> None:
-    trace = "org.apache.kafka.common.errors.ProducerFencedException: fenced"
-    elsewhere.gate.cluster.task("mirror", 1, state="FAILED", trace=trace)
-    assert elsewhere.look(gate_until()).look() == "failed tasks may be restarted: mirror"
-    assert elsewhere.look(gate_until(failed_tasks_restarted=True)).look() is None
-
-
-def test_the_task_is_called_once_to_end_a_long_rebalance_delay(elsewhere: Elsewhere) -> None:
-    elsewhere.gate.cluster.leader = W1  # it is done, so its restart would end the delay
-    elsewhere.gate.cluster.assign(W1, delay_ms=300_000)
-    assert elsewhere.look(gate_until()).look() == f"a restart of {W1} would end the rebalance delay"
-    assert elsewhere.look(gate_until(delay_ended_for=(W2,))).look() is None
 
 
 def test_what_is_away_for_a_moment_is_waited_for_until_the_deadline(elsewhere: Elsewhere) -> None:

@@ -60,18 +60,6 @@ def without_status(cluster: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "fine",
-    [
-        lambda c: taskless(c, seconds=60.0),
-        lambda c: taskless(c, target_state="STOPPED").status("file", state="STOPPED"),
-        lambda c: taskless(c, target_state="PAUSED").status("file", state="PAUSED"),
-    ],
-)
-def test_a_connector_without_tasks_is_fine_for_a_moment_and_while_it_shall_not_run(cluster: Any, fine: Any) -> None:
-    assert found_in(fine(cluster)) == []
-
-
-@pytest.mark.parametrize(
     ("broken", "words"),
     [
         (lambda c: c.join("w9:8083"), "w9:8083 is a member of the group, but not in the cluster file"),
@@ -189,54 +177,70 @@ def test_an_unreadable_group_is_told_and_nobody_is_called_missing(cluster: Any) 
 
 
 @pytest.mark.parametrize(
-    ("state", "age_seconds"), [("Ongoing", 30.0), ("Ongoing", 60.0), ("Empty", 90.0), ("CompleteCommit", 90.0)]
+    "fine",
+    [
+        lambda c: c.see(transactions=(transaction("Ongoing", 30.0),)),
+        lambda c: c.see(transactions=(transaction("Ongoing", 60.0),)),
+        lambda c: c.see(transactions=(transaction("Empty", 90.0),)),
+        lambda c: c.see(transactions=(transaction("CompleteCommit", 90.0),)),
+        lambda c: c.see(transactions=(transaction("Ongoing", 90.0)._replace(started_at_ms=None),)),  # begins now
+        lambda c: c.see(neighbours=(other_group(frozenset({"file"}), config_offset=41),)),  # the same names by chance
+        lambda c: c.connector("file", target_state="PAUSED").status("file", state="UNASSIGNED"),
+        # no task for a moment, or while it shall not run
+        lambda c: taskless(c, seconds=60.0),
+        lambda c: taskless(c, target_state="STOPPED").status("file", state="STOPPED"),
+        lambda c: taskless(c, target_state="PAUSED").status("file", state="PAUSED"),
+    ],
 )
-def test_a_transaction_that_is_within_its_time_or_ended_is_not_told(
-    cluster: Any, state: str, age_seconds: float
-) -> None:
-    assert found_in(cluster.see(transactions=(transaction(state, age_seconds),))) == []
+def test_what_is_in_order_is_not_told(cluster: Any, fine: Any) -> None:
+    assert found_in(fine(cluster)) == []
 
 
-def test_a_transaction_that_begins_this_moment_is_not_told(cluster: Any) -> None:
-    beginning = transaction("Ongoing", 90.0)._replace(started_at_ms=None)
-    assert found_in(cluster.see(transactions=(beginning,))) == []
+def reads(cluster: Any, isolation: str, *worker_ids: str) -> Any:
+    for worker_id in worker_ids:
+        properties = {**cluster.workers[worker_id].facts.properties, "isolation.level": isolation}
+        cluster.facts(worker_id, properties=properties)
+    return cluster
 
 
-def test_two_neighbouring_modes_are_a_roll_under_way(cluster: Any) -> None:
-    assert found_in(cluster.roll(W2, Mode.PREPARING, at=NOW - 60.0)) == [
-        "the workers run in different modes: disabled, preparing"
-    ]
+@pytest.mark.parametrize(
+    ("mode", "change", "told"),
+    [
+        (
+            Mode.DISABLED,
+            lambda c: c.roll(W2, Mode.PREPARING, at=NOW - 60.0),
+            "the workers run in different modes: disabled, preparing",
+        ),
+        (
+            Mode.PREPARING,
+            lambda c: reads(c.roll(W2, Mode.ENABLED, at=NOW - 60.0), "read_committed", W1, W3),
+            "the workers run in different modes: enabled, preparing",
+        ),
+        (
+            Mode.PREPARING,  # by hand
+            lambda c: reads(c, "read_uncommitted", W2),
+            "w2:8083 would read source offsets uncommitted as soon as one worker is enabled",
+        ),
+        (
+            Mode.ENABLED,
+            lambda c: c.edit_file(W3, Mode.DISABLED).stop(W3),
+            "w3:8083 is stopped; by its configuration it would join as disabled",
+        ),
+        (
+            Mode.DISABLED,
+            lambda c: c.worker(W2, mode=replace(c.workers[W2].mode, disagreements=("the file says enabled",))),
+            "w2:8083: the file says enabled",
+        ),
+    ],
+)
+def test_what_the_modes_give_rise_to_is_told_once(cluster_in: Any, mode: Mode, change: Any, told: str) -> None:
+    assert found_in(change(cluster_in(mode))) == [told]
 
 
 def test_disabled_beside_enabled_is_told_for_what_it_is(cluster: Any) -> None:
     modes, reading = found_in(cluster.roll(W2, Mode.ENABLED, at=NOW - 60.0))
     assert "there is no exactly-once" in modes
     assert reading.startswith("some workers are enabled, but w1:8083, w3:8083 would read source offsets uncommitted")
-
-
-def test_workers_that_read_offsets_committed_are_fine_beside_enabled_ones(cluster_in: Any) -> None:
-    cluster = cluster_in(Mode.PREPARING).roll(W2, Mode.ENABLED, at=NOW - 60.0)
-    for worker_id in (W1, W3):
-        properties = {**cluster.workers[worker_id].facts.properties, "isolation.level": "read_committed"}
-        cluster.facts(worker_id, properties=properties)
-    assert found_in(cluster) == ["the workers run in different modes: enabled, preparing"]
-
-
-def test_a_group_that_was_prepared_by_hand_is_told_before_it_matters(cluster_in: Any) -> None:
-    cluster = cluster_in(Mode.PREPARING)
-    facts = cluster.workers[W2].facts
-    cluster.facts(W2, properties={**facts.properties, "isolation.level": "read_uncommitted"})
-    assert found_in(cluster) == ["w2:8083 would read source offsets uncommitted as soon as one worker is enabled"]
-
-
-def test_a_stopped_worker_does_not_make_the_modes_differ(cluster_in: Any) -> None:
-    found = found_in(cluster_in(Mode.ENABLED).edit_file(W3, Mode.DISABLED).stop(W3))
-    assert found == ["w3:8083 is stopped; by its configuration it would join as disabled"]
-
-
-def test_a_layer_that_disagrees_is_told_in_its_own_words(cluster: Any) -> None:
-    mode = replace(cluster.workers[W2].mode, disagreements=("the file says enabled since 02:13",))
-    assert found_in(cluster.worker(W2, mode=mode)) == ["w2:8083: the file says enabled since 02:13"]
 
 
 def test_a_pending_fencing_round_is_told_where_one_is_due(cluster_in: Any) -> None:
@@ -278,15 +282,6 @@ def test_reports_of_a_foreign_group_end_with_the_request_that_mends_them(cluster
     (remedy,) = remedies(cluster)
     assert remedy.startswith("stop the workers of other, or give them config, offset and status topics of their own")
     assert "curl -X POST 'http://w1:8083/connectors/file/restart?includeTasks=true&onlyFailed=false'" in remedy
-
-
-def test_another_group_that_merely_has_connectors_of_these_names_is_not_told(cluster: Any) -> None:
-    assert found_in(cluster.see(neighbours=(other_group(frozenset({"file"}), config_offset=41),))) == []
-
-
-def test_what_is_paused_may_be_reported_by_whom_it_may(cluster: Any) -> None:
-    cluster.connector("file", target_state="PAUSED").status("file", state="UNASSIGNED")
-    assert found_in(cluster) == []
 
 
 def test_a_worker_that_starts_is_told_as_such(cluster: Any) -> None:

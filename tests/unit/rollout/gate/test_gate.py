@@ -206,29 +206,20 @@ def test_a_worker_whose_machine_is_not_reached_is_not_to_blame_for_its_silence(w
     assert any(check.verdict is Verdict.FAIL for check in watch.answer.checks)
 
 
-def test_a_failure_that_waiting_cannot_change_fails_at_once(watch: Watch, gate: Any) -> None:
-    gate.cluster.kill(W2)
-    assert poll(watch, gate, NOW) is Verdict.FAIL
-
-
-def test_a_wrong_mode_fails_at_once(watch: Watch, gate: Any) -> None:
-    gate.cluster.prove(W2, ModeVerdict.DISABLED)
-    assert poll(watch, gate, NOW) is Verdict.FAIL
-
-
-def test_an_edited_file_fails_at_once(watch: Watch, gate: Any) -> None:
-    gate.cluster.facts(W2, digest="edited")
-    assert poll(watch, gate, NOW) is Verdict.FAIL
-
-
-def test_an_unknown_member_pauses_at_once(watch: Watch, gate: Any) -> None:
-    gate.cluster.join("w9:8083")
-    assert poll(watch, gate, NOW) is Verdict.INCONCLUSIVE
-
-
-def test_an_unknown_member_pauses_even_while_something_else_still_has_to_come_true(watch: Watch, gate: Any) -> None:
-    gate.cluster.join("w9:8083").task("mirror", 1, state="UNASSIGNED")
-    assert poll(watch, gate, NOW) is Verdict.INCONCLUSIVE
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        (lambda c: c.kill(W2), Verdict.FAIL),
+        (lambda c: c.prove(W2, ModeVerdict.DISABLED), Verdict.FAIL),
+        (lambda c: c.facts(W2, digest="edited"), Verdict.FAIL),
+        (lambda c: c.join("w9:8083"), Verdict.INCONCLUSIVE),
+        # even while something else still has to come true
+        (lambda c: c.join("w9:8083").task("mirror", 1, state="UNASSIGNED"), Verdict.INCONCLUSIVE),
+    ],
+)
+def test_what_waiting_cannot_change_is_answered_at_once(watch: Watch, gate: Any, change: Any, verdict: Verdict) -> None:
+    change(gate.cluster)
+    assert poll(watch, gate, NOW) is verdict
 
 
 def test_a_rebalance_is_waited_for(watch: Watch, gate: Any) -> None:
@@ -282,10 +273,21 @@ def test_the_downtime_lasts_until_the_last_task_runs(watch: Watch, gate: Any) ->
     assert watch.gate.downtime_seconds(SINCE) == 34.0
 
 
-def test_running_from_a_dead_worker_does_not_end_the_downtime(watch: Watch, gate: Any) -> None:
-    gate.cluster.place(("mirror", 1), W3)
+@pytest.mark.parametrize(
+    ("down", "up"),
+    [
+        # RUNNING from a dead worker does not count
+        (lambda c: c.place(("mirror", 1), W3), lambda c: c.task("mirror", 1, worker_id=W3)),
+        (lambda c: c.task("sink", 0, state="UNASSIGNED"), lambda c: c.task("sink", 0, state="RUNNING")),
+        (lambda c: c.rebalancing(), lambda c: setattr(c, "state", "Stable")),  # no placement is reported
+    ],
+)
+def test_tasks_are_down_until_the_member_that_they_are_placed_on_runs_them(
+    watch: Watch, gate: Any, down: Any, up: Any
+) -> None:
+    down(gate.cluster)
     poll(watch, gate, NOW)
-    gate.cluster.task("mirror", 1, worker_id=W3)
+    up(gate.cluster)
     poll(watch, gate, NOW + 4)
     assert watch.gate.downtime_seconds(SINCE) == 34.0
 
@@ -294,14 +296,6 @@ def test_a_task_without_a_status_is_down(watch: Watch, gate: Any) -> None:
     status = gate.cluster.statuses.pop("sink")
     poll(watch, gate, NOW)
     gate.cluster.statuses["sink"] = status
-    poll(watch, gate, NOW + 4)
-    assert watch.gate.downtime_seconds(SINCE) == 34.0
-
-
-def test_tasks_whose_placement_is_not_reported_are_down(watch: Watch, gate: Any) -> None:
-    gate.cluster.rebalancing()
-    poll(watch, gate, NOW)
-    gate.cluster.state = "Stable"
     poll(watch, gate, NOW + 4)
     assert watch.gate.downtime_seconds(SINCE) == 34.0
 
@@ -371,19 +365,18 @@ def test_a_task_that_failed_for_want_of_fencing_is_known_by_its_trace(gate: Any,
     assert connectors_to_restart(gate.expected(), gate.cluster.observe()) == {"mirror": "zombie fencing failed"}
 
 
-def test_a_task_that_failed_for_another_reason_is_left_alone(gate: Any) -> None:
-    gate.cluster.task("mirror", 1, state="FAILED", trace="java.lang.OutOfMemoryError").task("sink", 0, state="FAILED")
-    assert connectors_to_restart(gate.expected(), gate.cluster.observe()) == {}
-
-
-def test_a_task_whose_fencing_had_failed_before_the_roll_is_left_alone(gate: Any) -> None:
-    gate.baseline = Baseline(gate.baseline.connectors, {**gate.baseline.tasks, "mirror/1": "FAILED"})
-    gate.cluster.task("mirror", 1, state="FAILED", trace=FORWARDING_FAILED)
-    assert connectors_to_restart(gate.expected(), gate.cluster.observe()) == {}
-
-
-def test_a_running_task_with_an_old_trace_is_left_alone(gate: Any) -> None:
-    gate.cluster.task("mirror", 1, trace=FORWARDING_FAILED)
+@pytest.mark.parametrize(
+    ("task", "before"),
+    [
+        ({"state": "FAILED", "trace": "java.lang.OutOfMemoryError"}, "RUNNING"),
+        ({"state": "FAILED"}, "RUNNING"),
+        ({"state": "FAILED", "trace": FORWARDING_FAILED}, "FAILED"),
+        ({"trace": FORWARDING_FAILED}, "RUNNING"),  # an old trace
+    ],
+)
+def test_any_other_task_is_left_alone(gate: Any, task: dict[str, str], before: str) -> None:
+    gate.baseline = Baseline(gate.baseline.connectors, {**gate.baseline.tasks, "mirror/1": before})
+    gate.cluster.task("mirror", 1, **task)
     assert connectors_to_restart(gate.expected(), gate.cluster.observe()) == {}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.rollout.gate.delay import DelayClock
+from airflow_eos_provider.rollout.gate.state import DelayClock
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.plan.order import TaskDowntime, about, leader_that_ends_delay, next_worker, predict
 
@@ -14,37 +14,22 @@ W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 ALL = (W1, W2, W3)
 
 
-def test_the_leader_goes_first_whatever_it_holds(cluster: Any) -> None:
-    for leader in ALL:
-        cluster.leader = leader
-        assert next_worker(ALL, cluster.observe()) == leader
-
-
-def test_a_worker_that_is_not_ready_goes_before_the_leader(cluster: Any) -> None:
-    assert next_worker(ALL, cluster.unhealthy(W3).observe()) == W3
-
-
-def test_a_worker_that_does_not_run_goes_before_the_leader(cluster: Any) -> None:
-    assert next_worker(ALL, cluster.kill(W2).observe()) == W2
-
-
-def test_a_leader_that_is_through_gives_way_to_the_worker_with_the_fewest_tasks(cluster: Any) -> None:
-    assert next_worker((W2, W3), cluster.observe()) == W3
-
-
-def test_equal_workers_go_in_the_order_of_their_names(cluster: Any) -> None:
-    cluster.place(("sink", 0), W1)
-    assert next_worker((W3, W2), cluster.observe()) == W2
-
-
-def test_without_a_known_leader_the_fewest_tasks_decide(cluster: Any) -> None:
-    cluster.assign(W2, leader="connect-w2:8083-1")
-    assert cluster.observe().leader_id is None
-    assert next_worker(ALL, cluster.observe()) == W3
-
-
-def test_nobody_goes_when_nobody_is_pending(cluster: Any) -> None:
-    assert next_worker((), cluster.observe()) is None
+@pytest.mark.parametrize(
+    ("change", "pending", "expected"),
+    [
+        pytest.param(lambda c: c, ALL, W1, id="the leader"),
+        pytest.param(lambda c: setattr(c, "leader", W3), ALL, W3, id="another leader"),
+        pytest.param(lambda c: c.unhealthy(W3), ALL, W3, id="one that is not ready goes before the leader"),
+        pytest.param(lambda c: c.kill(W2), ALL, W2, id="so does one that does not run"),
+        pytest.param(lambda c: c, (W2, W3), W3, id="the leader is through: the fewest tasks"),
+        pytest.param(lambda c: c.place(("sink", 0), W1), (W3, W2), W2, id="equal ones by their names"),
+        pytest.param(lambda c: c.assign(W2, leader="x"), ALL, W3, id="no leader is known: the fewest tasks"),
+        pytest.param(lambda c: c, (), None, id="nobody is pending"),
+    ],
+)
+def test_who_goes_next(cluster: Any, change: Any, pending: tuple[str, ...], expected: str | None) -> None:
+    change(cluster)
+    assert next_worker(pending, cluster.observe()) == expected
 
 
 def test_the_leaders_tasks_stand_only_for_its_restart(cluster: Any) -> None:

@@ -128,34 +128,28 @@ def test_the_order_of_the_description_does_not_move_the_plan(cluster: Any) -> No
 # what is done to each worker
 
 
-def test_each_worker_that_is_elsewhere_is_rolled(cluster: Any) -> None:
-    plan = cluster.plan()
-    assert [change.kind for change in plan.workers] == [ChangeKind.ROLL] * 3
-    assert plan.current == "disabled"
-    assert not plan.nothing_to_do
+@pytest.mark.parametrize(
+    ("mode", "change", "kind"),
+    [
+        (DISABLED, lambda c: c, ChangeKind.ROLL),
+        (DISABLED, lambda c: c.stop(W2), ChangeKind.FILE_ONLY),
+        (DISABLED, lambda c: c.stop(W2).edit_file(W2, PREPARING), ChangeKind.NONE),
+        (PREPARING, lambda c: c, ChangeKind.NONE),
+        (DISABLED, lambda c: c.edit_file(W2, PREPARING), ChangeKind.ROLL),  # the file is newer than the process
+        (PREPARING, lambda c: c.edit_file(W2, DISABLED), ChangeKind.ROLL),  # the next start would take it back
+    ],
+)
+def test_what_is_done_to_a_worker_follows_from_its_mode_and_its_file(
+    cluster_in: Any, mode: Mode, change: Any, kind: ChangeKind
+) -> None:
+    plan = change(cluster_in(mode)).plan(PREPARING)
+    assert plan.change(W2).kind is kind
+    others = {plan.change(W1).kind, plan.change(W3).kind}
+    assert plan.nothing_to_do is (others == {ChangeKind.NONE} and kind is ChangeKind.NONE)
 
 
-def test_a_stopped_worker_only_has_its_file_changed(cluster: Any) -> None:
-    change = cluster.stop(W2).plan().change(W2)
-    assert (change.kind, change.mode, change.version) == (ChangeKind.FILE_ONLY, "stopped", "")
-
-
-def test_a_stopped_worker_whose_file_says_so_already_is_left_alone(cluster: Any) -> None:
-    assert cluster.stop(W2).edit_file(W2, PREPARING).plan().change(W2).kind is ChangeKind.NONE
-
-
-def test_a_worker_that_runs_and_declares_the_target_is_left_alone(cluster_in: Any) -> None:
-    plan = cluster_in(PREPARING).plan(PREPARING)
-    assert plan.nothing_to_do
-    assert "  no configuration changes" in plan.markdown()
-
-
-def test_a_file_that_is_newer_than_its_process_makes_a_restart(cluster: Any) -> None:
-    assert cluster.edit_file(W2, PREPARING).plan().change(W2).kind is ChangeKind.ROLL
-
-
-def test_a_file_that_would_take_the_next_start_back_is_changed(cluster_in: Any) -> None:
-    assert cluster_in(PREPARING).edit_file(W2, DISABLED).plan(PREPARING).change(W2).kind is ChangeKind.ROLL
+def test_nothing_to_do_is_said(cluster_in: Any) -> None:
+    assert "  no configuration changes" in cluster_in(PREPARING).plan(PREPARING).markdown()
 
 
 def test_mixed_modes_are_all_named_and_leave_something_to_do(cluster: Any) -> None:
@@ -169,17 +163,19 @@ def test_only_the_running_workers_modes_are_where_a_roll_starts_from(cluster: An
     assert cluster.stop(W1).stop(W3).plan().current == "stopped"
 
 
-@pytest.mark.parametrize(("mode", "target"), [(DISABLED, PREPARING), (PREPARING, ENABLED), (ENABLED, ENABLED)])
-def test_an_upgrade_goes_step_by_step(cluster_in: Any, mode: Mode, target: Mode) -> None:
-    assert next_target(cluster_in(mode).observe()) is target
-
-
-def test_an_upgrade_waits_in_preparing_for_the_last_worker(cluster_in: Any) -> None:
-    assert next_target(cluster_in(PREPARING).roll(W3, DISABLED, at=1.0).observe()) is PREPARING
-
-
-def test_a_stopped_worker_does_not_keep_an_upgrade_in_preparing(cluster_in: Any) -> None:
-    assert next_target(cluster_in(PREPARING).edit_file(W3, DISABLED).stop(W3).observe()) is ENABLED
+@pytest.mark.parametrize(
+    ("mode", "change", "target"),
+    [
+        (DISABLED, lambda c: c, PREPARING),
+        (PREPARING, lambda c: c, ENABLED),
+        (ENABLED, lambda c: c, ENABLED),
+        (PREPARING, lambda c: c.roll(W3, DISABLED, at=1.0), PREPARING),
+        (PREPARING, lambda c: c.edit_file(W3, DISABLED).stop(W3), ENABLED),  # a stopped worker keeps no other back
+        (PREPARING, lambda c: c.prove(W3, ModeVerdict.UNKNOWN), PREPARING),  # not proven is not prepared
+    ],
+)
+def test_an_upgrade_goes_step_by_step(cluster_in: Any, mode: Mode, change: Any, target: Mode) -> None:
+    assert next_target(change(cluster_in(mode)).observe()) is target
 
 
 def test_an_upgrade_prepares_anew_what_was_prepared_by_hand(cluster_in: Any) -> None:
@@ -191,10 +187,6 @@ def test_an_upgrade_prepares_anew_what_was_prepared_by_hand(cluster_in: Any) -> 
     assert [change.kind.name for change in cluster.plan(PREPARING).workers] == ["NONE", "NONE", "ROLL"]
 
 
-def test_an_unproven_mode_does_not_count_as_prepared(cluster_in: Any) -> None:
-    assert next_target(cluster_in(PREPARING).prove(W3, ModeVerdict.UNKNOWN).observe()) is PREPARING
-
-
 # from hand to hand
 
 
@@ -204,10 +196,6 @@ def test_a_plan_survives_being_written_down(cluster: Any) -> None:
     assert again == plan
     assert again.hash == plan.hash
     assert again.change(W3).kind is ChangeKind.FILE_ONLY
-
-
-def tampered(plan: Plan) -> dict[str, Any]:
-    return json.loads(json.dumps(plan.to_dict()))
 
 
 def rewrite(*path: Any) -> Any:
@@ -249,7 +237,7 @@ def rewrite(*path: Any) -> Any:
     ],
 )
 def test_a_tampered_plan_is_refused(cluster: Any, tamper: Any) -> None:
-    document = tampered(cluster.plan())
+    document = json.loads(json.dumps(cluster.plan().to_dict()))
     tamper(document)
     with pytest.raises(ConfigurationError):
         Plan.from_dict(document)
@@ -278,14 +266,15 @@ def test_the_approval_shows_from_where_to_where_and_how_long_tasks_stand(cluster
     assert "-exactly.once.source.support=disabled\n+exactly.once.source.support=preparing" in text
 
 
-def test_the_approval_names_how_a_stopped_worker_will_join(cluster: Any) -> None:
-    text = cluster.stop(W2).plan().markdown()
-    assert "| `w2:8083` | `stopped` | 0 | change the file (stopped: it joins in the new mode) | about 0 s" in text
-
-
-def test_a_worker_that_is_left_alone_stands_not_at_all(cluster: Any) -> None:
-    text = cluster.roll(W2, PREPARING, at=1.0).plan().markdown()
-    assert "| `w2:8083` | `preparing` | 2 | nothing: already there | not at all |" in text
+@pytest.mark.parametrize(
+    ("change", "row"),
+    [
+        (lambda c: c.stop(W2), "`stopped` | 0 | change the file (stopped: it joins in the new mode) | about 0 s"),
+        (lambda c: c.roll(W2, PREPARING, at=1.0), "`preparing` | 2 | nothing: already there | not at all |"),
+    ],
+)
+def test_the_approval_says_what_happens_to_a_worker_that_is_not_restarted(cluster: Any, change: Any, row: str) -> None:
+    assert f"| `w2:8083` | {row}" in change(cluster).plan().markdown()
 
 
 def test_the_diff_shows_the_changed_lines_and_no_other_line_of_the_file(cluster_in: Any) -> None:
