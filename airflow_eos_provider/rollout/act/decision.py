@@ -65,13 +65,9 @@ def expectation(
     done = {w for w, step in steps.items() if step.status in (StepStatus.PASSED, StepStatus.RESTARTED)}
     half_done = {w for w, step in steps.items() if step.status is StepStatus.INTENT}  # may run either mode
     members, modes = set(), {}
-
-    def step_of(change: WorkerChange) -> Step | None:
-        return steps.get(change.worker_id)
-
     for change in plan.workers:
-        joined = change.worker_id in observation.members
-        if change.mode == "stopped" and not joined and not (change.kind is ChangeKind.START and step_of(change)):
+        is_started = change.kind is ChangeKind.START and change.worker_id in steps
+        if change.mode == "stopped" and change.worker_id not in observation.members and not is_started:
             continue
         members.add(change.worker_id)
         arrived = change.worker_id in done or change.kind is ChangeKind.NONE or change.mode == "stopped"
@@ -166,11 +162,8 @@ def _conflict(plan: Plan, steps: Mapping[str, Step], observation: Observation) -
         return Action(ActionKind.PAUSE, missing[0], why_undescribed(missing))
     unknown = sorted(set(observation.members) - planned)
     if unknown:
-        return Action(
-            ActionKind.PAUSE,
-            reason=f"member {', '.join(unknown)} has joined and is not part of the plan: stop it, or add it to the "
-            "cluster file and make a new plan",
-        )
+        why = f"member {', '.join(unknown)} has joined and is not part of the plan: stop it, or add it to the cluster "
+        return Action(ActionKind.PAUSE, reason=f"{why}file and make a new plan")
     for change in plan.workers:
         facts = observation.worker(change.worker_id).facts
         whose = f"the {facts.edit.kind} of {change.worker_id} ({change.config})"
@@ -215,11 +208,8 @@ def _change_stopped(plan: Plan, steps: Mapping[str, Step], observation: Observat
         if change.kind is not ChangeKind.FILE_ONLY or _is_done(change, steps):
             continue
         if observation.worker(change.worker_id).is_running:
-            return Action(
-                ActionKind.PAUSE,
-                change.worker_id,
-                f"{change.worker_id} was stopped when the plan was made and has been started since",
-            )
+            why = f"{change.worker_id} was stopped when the plan was made and has been started since"
+            return Action(ActionKind.PAUSE, change.worker_id, why)
         return Action(ActionKind.CHANGE_FILE, change.worker_id, f"stopped: it will join as {plan.target}")
     return None
 

@@ -228,12 +228,8 @@ def _missing(observation: Observation, expected: Expected) -> Iterator[Finding]:
             remedy = f"{worker.facts.read_its_log}; check group.id and bootstrap.servers in the {worker.facts.edit}"
         else:
             continue
-        yield _fails(
-            DriftKind.MISSING_WORKER,
-            worker.worker_id,
-            what,
-            f"{remedy}; if it is gone for good, take it out of the cluster file",
-        )
+        remedy = f"{remedy}; if it is gone for good, take it out of the cluster file"
+        yield _fails(DriftKind.MISSING_WORKER, worker.worker_id, what, remedy)
 
 
 def _edited(observation: Observation, expected: Expected) -> Iterator[Finding]:

@@ -314,15 +314,10 @@ class Plan(HashedPlan):
                 continue
             change = self.change(edit.workers[0])
             lines.append(f"--- {edit.name}  ({', '.join(edit.workers)})")
-            if change.sets_mode:
-                if change.declared is not None:
-                    lines.append(f"-{MODE_PROPERTY}={change.declared}")
-                lines.append(f"+{MODE_PROPERTY}={self.target}")
-            if change.sets_isolation:
-                if change.isolation is not None:
-                    lines.append(f"-{ISOLATION_PROPERTY}={change.isolation}")
-                if change.isolation_after is not None:
-                    lines.append(f"+{ISOLATION_PROPERTY}={change.isolation_after}")
+            now = {MODE_PROPERTY: change.declared, ISOLATION_PROPERTY: change.isolation}
+            for name, value in change.edits(self.target).items():
+                signed = (("-", now[name]), ("+", value))
+                lines += [f"{sign}{name}={each}" for sign, each in signed if each is not None]
         return [one_line(line, LINE_CHARACTERS) for line in lines] or ["  no configuration changes"]
 
     def require_unmoved(self, now: Plan) -> None:
