@@ -16,8 +16,8 @@ from airflow_eos_provider.cli.common import (
     table,
     width_for,
 )
-from airflow_eos_provider.connect.topics.config_census import Census
-from airflow_eos_provider.connect.topics.config_topic_look import (
+from airflow_eos_provider.connect.topics.config_census import (
+    Census,
     ConfigTopicLook,
     Counts,
     counted_records,
@@ -47,7 +47,8 @@ def list_(
         described.kafka, name, described.group_id, lambda passed, total: print_share_read(name, passed, total)
     )
     others = [counted_records(described.kafka, files.common(each)) for each in (OFFSETS, STATUS)]
-    counts = [Counts(name, look.census.live, look.census.dead), *others]
+    total = look.census.total
+    counts = [Counts(name, total.live, total.dead), *others]
     advice = (*advice_for(look.census), *(line for each in counts for line in dead_advice(each)))
     document = {
         "config_topic": {"topic": name, "read_seconds": round(look.read_seconds, 3), **look.census.to_dict()},
@@ -92,9 +93,8 @@ def advice_for(census: Census) -> tuple[str, ...]:
 
 def _show(look: ConfigTopicLook, others: Sequence[Counts], advice: tuple[str, ...]) -> None:
     census = look.census
-    console.print(
-        f"{look.topic}: {census.live + census.dead:,} records, read in {look.read_seconds:.1f} s", style="bold"
-    )
+    total = census.total
+    console.print(f"{look.topic}: {total.live + total.dead:,} records, read in {look.read_seconds:.1f} s", style="bold")
     kinds = table()
     kinds.add_column("record", no_wrap=True)
     for column in ("live", "bytes", "dead", "bytes"):

@@ -1,36 +1,33 @@
-"""The contents of a config topic: live records, records that compaction has yet to remove, their owners and writers.
+"""What the internal topics hold: live records, records that compaction has yet to remove, their owners and writers.
 
-A worker that starts reads the whole topic before it joins its group, so a topic that is far larger than its live
+A worker that starts reads the whole config topic before it joins its group, so a topic that is far larger than its live
 records makes starts slow. Some kinds are never removed by Connect (``task-``, ``commit-``, ``tasks-fencing-``): they
 outlive their connector.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
-from airflow_eos_provider.connect.topics.config_topic import SESSION_KEY, ClusterState, ConfigReplay
-from airflow_eos_provider.kafka.read.reader import LogRecord
+from airflow_eos_provider.connect.topics.config_topic import SESSION_KEY, UNKNOWN, ClusterState, ConfigReplay, kind_of
+from airflow_eos_provider.connect.transactional_ids import leader_id
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.admin.partition_writers import Progress
+from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
+from airflow_eos_provider.kafka.read.writers import part_of, read_writers
+from airflow_eos_provider.kafka.session import Kafka, session_of
+
+#: The read is given up when no position has moved for so long, seconds.
+STALL_SECONDS = 30.0
 
 #: Records that only the leader writes, in a transaction while it is ``preparing`` or ``enabled``; the others come from
 #: any worker, by a plain producer.
 LEADERS_KINDS = frozenset({"connector", "task", "commit", "tasks-fencing", SESSION_KEY})
-
-#: In the order in which Connect tries them.
-_PREFIXES = (
-    "target-state-",
-    "connector-",
-    "task-",
-    "commit-",
-    "restart-connector-",
-    "tasks-fencing-",
-    "logger-cluster-",
-)
-
-UNKNOWN = "unknown"
 
 
 @dataclass(slots=True)
@@ -47,6 +44,12 @@ class KindCount:
     dead: int = 0
     live_bytes: int = 0
     dead_bytes: int = 0
+
+    def add(self, other: KindCount) -> None:
+        self.live += other.live
+        self.dead += other.dead
+        self.live_bytes += other.live_bytes
+        self.dead_bytes += other.dead_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,39 +73,24 @@ class Census:
     foreign: int = 0
 
     @property
-    def live(self) -> int:
-        return sum(kind.live for kind in self.kinds.values())
-
-    @property
-    def dead(self) -> int:
-        return sum(kind.dead for kind in self.kinds.values())
-
-    @property
-    def live_bytes(self) -> int:
-        return sum(kind.live_bytes for kind in self.kinds.values())
-
-    @property
-    def dead_bytes(self) -> int:
-        return sum(kind.dead_bytes for kind in self.kinds.values())
+    def total(self) -> KindCount:
+        """All kinds together."""
+        found = KindCount()
+        for kind in self.kinds.values():
+            found.add(kind)
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON, without configurations. Scripts rely on the names."""
+        total = self.total
         return {
-            "records": self.live + self.dead,
-            "live": self.live,
-            "dead": self.dead,
-            "live_bytes": self.live_bytes,
-            "dead_bytes": self.dead_bytes,
+            "records": total.live + total.dead,
+            "live": total.live,
+            "dead": total.dead,
+            "live_bytes": total.live_bytes,
+            "dead_bytes": total.dead_bytes,
             "end_offset": self.state.end_offset,
-            "kinds": {
-                name: {
-                    "live": kind.live,
-                    "dead": kind.dead,
-                    "live_bytes": kind.live_bytes,
-                    "dead_bytes": kind.dead_bytes,
-                }
-                for name, kind in sorted(self.kinds.items())
-            },
+            "kinds": {name: asdict(kind) for name, kind in sorted(self.kinds.items())},
             "connectors": {
                 name: {
                     "target_state": connector.target_state,
@@ -159,11 +147,11 @@ class CensusTaker:
         for record in records:
             self._count(record)
             if record.key != SESSION_KEY.encode():  # signs requests between workers: not read, not kept
-                self._replay.take(record)
+                self._replay.take_one(record)
 
     def census(self, end_offset: int) -> Census:
         """What all records so far come to."""
-        state = self._replay.state(end_offset)
+        state = self._replay.content(end_offset)
         kinds = {name: KindCount(0, count.dead, 0, count.dead_bytes) for name, count in self._kinds.items()}
         leftovers: dict[str, set[str]] = {}
         for newest in self._newest.values():
@@ -192,7 +180,7 @@ class CensusTaker:
     def _count(self, record: LogRecord) -> None:
         newest = self._newest.get(record.key)
         if newest is None:
-            newest = self._newest[record.key] = _Newest(*kind_of(record.key))
+            newest = self._newest[record.key] = _Newest(*_owner_of(record.key))
             self._kinds.setdefault(newest.kind, KindCount())
         else:
             count = self._kinds[newest.kind]
@@ -208,15 +196,87 @@ class CensusTaker:
             self._foreign += newest.kind in LEADERS_KINDS
 
 
-def kind_of(key: bytes | None) -> tuple[str, str]:
+def _owner_of(key: bytes | None) -> tuple[str, str]:
     """A record's kind, and the connector it is about; empty for kinds that are about none."""
-    text = "" if key is None else key.decode("utf-8", errors="replace")
-    if text == SESSION_KEY:
-        return SESSION_KEY, ""
-    for prefix in _PREFIXES:
-        if text.startswith(prefix):
-            rest = text[len(prefix) :]
-            if prefix == "task-":
-                rest = rest.rpartition("-")[0]
-            return prefix[:-1], "" if prefix == "logger-cluster-" else rest
-    return UNKNOWN, ""
+    kind, rest = kind_of(key)
+    if kind in (UNKNOWN, "logger-cluster"):
+        return kind, ""
+    return kind, rest.rpartition("-")[0] if kind == "task" else rest
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigTopicLook:
+    """What a config topic holds, and how long its read took.
+
+    :param read_seconds: of one read of all committed records by this machine, without taking them apart. A worker that
+        starts does the same before it joins its group.
+    """
+
+    topic: str
+    census: Census
+    read_seconds: float
+
+
+def look_at_config_topic(kafka: Kafka, topic: str, group_id: str, progress: Progress | None = None) -> ConfigTopicLook:
+    """Read a config topic three times: its batches for the writers, its records to count them, and against the clock.
+
+    :param kafka: settings or session of its cluster.
+    :param group_id: the workers' ``group.id``, by which the leader's transactional id is known.
+    :param progress: called with offsets passed and offsets in all, of all three reads together.
+    :raises ConfigurationError: there is no such topic, it has more than one partition, or it may not be read.
+    :raises UnreachableError: no broker answers.
+    :raises ReadTimeoutError: an open transaction holds the read back, or it did not go on.
+    """
+    with session_of(kafka) as session:
+        writers = read_writers(session, topic, part_of(progress, 0, 3))
+        if len(writers.end) != 1:
+            raise ConfigurationError(
+                f"The topic {topic} has {len(writers.end)} partitions.", expected="one, for a config topic"
+            )
+        leader = leader_id(group_id)
+        with session.transactions() as client:
+            known = client.describe([leader]).get(leader)
+
+        def producer_of(record: LogRecord) -> int | None:
+            written = writers.of(record)
+            return written.producer_id if written else None
+
+        taker = CensusTaker(producer_of, None if known is None else frozenset({known.producer_id}))
+        scan = partial(scan_to_end, session, topic, reach=writers.reach, timeout_seconds=STALL_SECONDS, stall_only=True)
+        last = scan(on_records=taker.take, progress=part_of(progress, 1, 3))
+        started = time.monotonic()
+        scan(on_records=lambda _: None, progress=part_of(progress, 2, 3))
+        return ConfigTopicLook(topic, taker.census(last[0]), time.monotonic() - started)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many records of a compacted topic a reader needs.
+
+    :param live: records with the newest value of a key.
+    :param dead: older records, and removals.
+    """
+
+    topic: str
+    live: int
+    dead: int
+
+
+def counted_records(kafka: Kafka, topic: str, progress: Progress | None = None) -> Counts:
+    """Read a compacted topic once, and count.
+
+    :raises UnknownTopicError: there is no such topic.
+    :raises UnreachableError: no broker answers.
+    """
+    newest: dict[bytes | None, bool] = {}
+    read = 0
+
+    def take(records: Sequence[LogRecord]) -> None:
+        nonlocal read
+        read += len(records)
+        newest.update({record.key: record.value is not None for record in records})
+
+    with session_of(kafka) as session:
+        scan_to_end(session, topic, on_records=take, progress=progress, timeout_seconds=STALL_SECONDS, stall_only=True)
+    live = sum(newest.values())
+    return Counts(topic, live, read - live)

@@ -19,6 +19,9 @@ from airflow_eos_provider.kafka.session import Kafka, session_of
 
 SESSION_KEY = "session-key"
 
+#: The kind of a key that Connect does not know.
+UNKNOWN = "unknown"
+
 _TARGET_STATES = ("STARTED", "PAUSED", "STOPPED")
 
 #: Values that a replay remembers parsed.
@@ -136,43 +139,7 @@ def read_cluster_state(kafka: Kafka, topic: str, timeout_seconds: float = 20.0) 
 
 def config_follower(topic: str) -> Follower[ClusterState]:
     """Follows a config topic."""
-    return Follower(topic, _ConfigTopicReplay)
-
-
-def replay(records: Iterable[LogRecord], end_offset: int) -> ClusterState:
-    """The state that the records add up to.
-
-    :param records: of the topic's one partition, in the order of the log.
-    :param end_offset: end of the topic when they were read.
-    """
-    replayed = _ConfigTopicReplay()
-    replayed.take(records)
-    replayed.stop(end_offset)
-    return replayed.content(end_offset)
-
-
-class _ConfigTopicReplay:
-    """A config topic read in one go or in several, see :class:`~airflow_eos_provider.kafka.read.follow.Replay`."""
-
-    def __init__(self) -> None:
-        self._log = ConfigReplay()
-        self._offsets = _Offsets()
-
-    def take(self, records: Iterable[LogRecord]) -> None:
-        for record in map(_without_session_key, records):
-            self._offsets.take(record)
-            self._log.take(record)
-
-    def stop(self, position: int) -> None:
-        self._log.add_gaps(self._offsets.marker_gaps(position))
-        self._offsets = _Offsets(position)
-
-    def content(self, end_offset: int) -> ClusterState:
-        return self._log.state(end_offset)
-
-
-def _without_session_key(record: LogRecord) -> LogRecord:
-    return record._replace(value=None) if record.key == SESSION_KEY.encode() else record
+    return Follower(topic, ConfigReplay)
 
 
 class _MalformedError(Exception):
@@ -180,7 +147,10 @@ class _MalformedError(Exception):
 
 
 class ConfigReplay:
-    """A config topic replayed record by record; fields and branches follow ``KafkaConfigBackingStore``."""
+    """A config topic replayed in one go or in several, see :class:`~airflow_eos_provider.kafka.read.follow.Replay`.
+
+    Fields and branches follow ``KafkaConfigBackingStore``.
+    """
 
     def __init__(self) -> None:
         self.configs: dict[str, tuple[Mapping[str, str | None], int]] = {}
@@ -199,14 +169,20 @@ class ConfigReplay:
         self._mentioned: dict[str, int] = {}
         self._changed_at_ms: dict[str, int] = {}
         # A topic that is yet to be compacted has the same keys and values thousands of times.
-        self._kinds: dict[bytes | None, tuple[_Process | None, str]] = {}
+        self._kinds: dict[bytes | None, tuple[str, str]] = {}
         self._parsed: dict[bytes, object] = {}
+        self._offsets = _Offsets()
 
-    def state(self, end_offset: int) -> ClusterState:
-        """What the records so far add up to; later records do not change it.
+    def take(self, records: Iterable[LogRecord]) -> None:
+        for record in records:
+            self._offsets.take(record)
+            self.take_one(record._replace(value=None) if record.key == SESSION_KEY.encode() else record)
 
-        :param end_offset: end of the topic when they were read.
-        """
+    def stop(self, position: int) -> None:
+        self.marker_gaps.extend(self._offsets.marker_gaps(position))
+        self._offsets = _Offsets(position)
+
+    def content(self, end_offset: int) -> ClusterState:
         return ClusterState(
             connectors={name: self.connector(name) for name in sorted(self.configs)},
             end_offset=end_offset,
@@ -217,20 +193,17 @@ class ConfigReplay:
             malformed=tuple(self.malformed),
         )
 
-    def add_gaps(self, gaps: Iterable[int]) -> None:
-        """Offsets that one read has found to be markers."""
-        self.marker_gaps.extend(gaps)
-
-    def take(self, record: LogRecord) -> None:
-        kind = self._kinds.get(record.key)
-        if kind is None:
-            kind = self._kinds[record.key] = _kind_of(record.key)
-        process, name = kind
+    def take_one(self, record: LogRecord) -> None:
+        """One record, without a look at its offset."""
+        found = self._kinds.get(record.key)
+        if found is None:
+            found = self._kinds[record.key] = kind_of(record.key)
+        kind, name = found
         try:
-            if process is not None:
+            if process := _PROCESSORS.get(kind):
                 process(self, name, self._parse(record.value), record.offset)
                 self._changed_at_ms[name] = record.timestamp_ms
-            elif name != SESSION_KEY:
+            elif kind == UNKNOWN:
                 self.unknown.append(f"{record.offset} {name}")
         except _MalformedError:
             self.malformed.append(f"{record.offset} {_text(record.key)}")
@@ -343,16 +316,16 @@ class ConfigReplay:
 #: What is done with a record: the replay, the key behind its prefix, the value, the offset.
 _Process = Callable[[ConfigReplay, str, object, int], None]
 
-#: In this order, as Connect tries them: the first prefix that fits decides.
-_PROCESSORS: tuple[tuple[str, _Process], ...] = (
-    ("target-state-", ConfigReplay.target_state),
-    ("connector-", ConfigReplay.connector_config),
-    ("task-", ConfigReplay.task_config),
-    ("commit-", ConfigReplay.commit),
-    ("restart-connector-", ConfigReplay.ignored),
-    ("tasks-fencing-", ConfigReplay.task_count_record),
-    ("logger-cluster-", ConfigReplay.ignored),
-)
+#: By the prefix of the key, in the order in which Connect tries them: the first that fits decides.
+_PROCESSORS: dict[str, _Process] = {
+    "target-state": ConfigReplay.target_state,
+    "connector": ConfigReplay.connector_config,
+    "task": ConfigReplay.task_config,
+    "commit": ConfigReplay.commit,
+    "restart-connector": ConfigReplay.ignored,
+    "tasks-fencing": ConfigReplay.task_count_record,
+    "logger-cluster": ConfigReplay.ignored,
+}
 
 
 class _Offsets:
@@ -385,14 +358,15 @@ class _Offsets:
         return (*self._gaps, *range(self._next, end_offset))
 
 
-def _kind_of(key: bytes | None) -> tuple[_Process | None, str]:
-    """What is done with the records of a key, and its rest; None with the whole key if nothing is."""
+def kind_of(key: bytes | None) -> tuple[str, str]:
+    """The kind of a key's records, and the rest of the key; the whole key of an unknown one."""
     text = _text(key)
-    if text != SESSION_KEY:
-        for prefix, process in _PROCESSORS:
-            if text.startswith(prefix):
-                return process, text[len(prefix) :]
-    return None, text
+    if text == SESSION_KEY:
+        return SESSION_KEY, ""
+    for kind in _PROCESSORS:
+        if text.startswith(f"{kind}-"):
+            return kind, text[len(kind) + 1 :]
+    return UNKNOWN, text
 
 
 def _text(key: bytes | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 
-from airflow_eos_provider.connect.topics.config_census import CensusTaker, kind_of
+from airflow_eos_provider.connect.topics.config_census import CensusTaker
 from airflow_eos_provider.kafka.read.reader import LogRecord
 
 A = {"properties": {"connector.class": "X"}}
@@ -25,10 +25,10 @@ def test_what_a_later_record_of_the_key_supersedes_is_dead() -> None:
     taker = CensusTaker()
     taker.take(log(*GENERATION, *GENERATION, ("session-key", {"key": "s3cret"}), ("session-key", {"key": "s3cret"})))
     census = taker.census(10)
-    assert (census.live, census.dead) == (5, 5)
+    assert (census.total.live, census.total.dead) == (5, 5)
     assert census.kinds["commit"].live == census.kinds["commit"].dead == 1
     assert census.commits == {"a": 2}
-    assert census.live_bytes == census.dead_bytes
+    assert census.total.live_bytes == census.total.dead_bytes
     assert "s3cret" not in json.dumps(census.to_dict())
 
 
@@ -57,11 +57,11 @@ def test_a_leaders_record_by_another_transactional_producer_is_foreign_and_a_pla
     assert (census.foreign, census.writers) == (1, {7: 2, 9: 1, None: 1})
 
 
-def test_kinds_are_told_by_prefix_as_connect_does() -> None:
-    assert kind_of(b"task-my-connector-12") == ("task", "my-connector")
-    assert kind_of(b"tasks-fencing-a") == ("tasks-fencing", "a")
-    assert kind_of(b"logger-cluster-org.apache") == ("logger-cluster", "")
-    assert kind_of(None) == ("unknown", "")
+def test_records_are_counted_by_the_connector_that_their_key_names() -> None:
+    taker = CensusTaker()
+    taker.take(log(("task-my-connector-12", A), ("tasks-fencing-a", {"task-count": 1}), ("logger-cluster-org", {})))
+    assert taker.census(3).leftovers == {"a": ("tasks-fencing",), "my-connector": ("task",)}
+    assert taker.census(3).kinds.keys() == {"task", "tasks-fencing", "logger-cluster"}
 
 
 def test_a_census_takes_memory_for_the_keys_of_a_topic_and_not_for_its_records() -> None:
@@ -71,7 +71,7 @@ def test_a_census_takes_memory_for_the_keys_of_a_topic_and_not_for_its_records()
             taker = CensusTaker()
             for _ in range(generations):  # as a read hands them over: each record with objects of its own
                 taker.take(log(*GENERATION))
-            assert taker.census(0).dead == 4 * (generations - 1)
+            assert taker.census(0).total.dead == 4 * (generations - 1)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

@@ -15,7 +15,6 @@ from airflow_eos_provider.connect.topics.config_topic import (
     ConfigReplay,
     ConnectorConfigState,
     TaskCountRecord,
-    replay,
 )
 from airflow_eos_provider.kafka.read.reader import LogRecord
 
@@ -25,6 +24,13 @@ CANARY = base64.b64encode(b"canary-canary-canary-canary-1234").decode()
 def record(offset: int, key: str | None, value: Any) -> LogRecord:
     data = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
     return LogRecord("configs", 0, offset, 1_700_000_000_000 + offset, None if key is None else key.encode(), data)
+
+
+def replay(records: list[LogRecord], end_offset: int) -> ClusterState:
+    replayed = ConfigReplay()
+    replayed.take(records)
+    replayed.stop(end_offset)
+    return replayed.content(end_offset)
 
 
 def log(*entries: tuple[str | None, Any]) -> ClusterState:
@@ -304,14 +310,14 @@ class TestSecrets:
 
     def test_the_session_key_is_dropped_where_the_topic_is_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         kept: list[LogRecord] = []
-        taken = ConfigReplay.take
+        taken = ConfigReplay.take_one
 
         def keep(self: ConfigReplay, entry: LogRecord) -> None:
             kept.append(entry)
             taken(self, entry)
 
-        monkeypatch.setattr(ConfigReplay, "take", keep)
-        config_log.replay([record(0, *session_key()), record(1, *connector())], 2)
+        monkeypatch.setattr(ConfigReplay, "take_one", keep)
+        replay([record(0, *session_key()), record(1, *connector())], 2)
         assert [(entry.key, entry.value is None) for entry in kept] == [(b"session-key", True), (b"connector-a", False)]
 
     def test_a_malformed_value_is_in_no_error(self) -> None:
