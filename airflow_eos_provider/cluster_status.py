@@ -13,6 +13,7 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.finding import Finding
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.rollout.check import failed, inconclusive
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
@@ -20,7 +21,6 @@ from airflow_eos_provider.rollout.plan.earlier_rolls import left_down
 from airflow_eos_provider.transactions.audit import collision_finding, hanging_finding
 from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging
-from airflow_eos_provider.transactions.look import partitions_of_all_topics
 
 
 def all_findings(observation: Observation, kafka: Kafka) -> tuple[Finding, ...]:
@@ -45,7 +45,7 @@ def _hanging(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
         return
     try:
         with session_of(kafka) as session:
-            look = find_hanging(session.settings, places, partitions_of_all_topics(session).get(STATE_TOPIC, 0))
+            look = find_hanging(session.settings, places, Topics(session).partitions().get(STATE_TOPIC, 0))
     except EosError as error:
         topics = ", ".join(sorted({topic for topic, _ in places}))
         found = f"eos cannot tell whether the open transactions in {topics} are alive: {error.found}"

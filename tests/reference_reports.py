@@ -108,7 +108,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos fencing apply": [*_CHANGE, ("report.connectors[].", "changes/fencing/round.py:RoundReport.to_dict")],
     "eos transactions list": [
         _KNOWN_ID,
-        ("--hanging: ", "transactions/documents.py:hanging_document"),
+        ("--hanging: ", "transactions/readers.py:hanging_document"),
         ("--hanging: hanging[].readers[].", _READER),
         ("--watch: ", "transactions/changes.py:Change.to_dict"),
     ],

@@ -169,6 +169,11 @@ def plain_topics(config: Mapping[str, str | None]) -> frozenset[str]:
     return frozenset({written(config, "topic"), written(config, "kafka.topic")} - {""})
 
 
+def sink_group(connector: str, config: Mapping[str, str | None] | None = None) -> str:
+    """The consumer group of a sink connector (``SinkUtils.consumerGroupId``)."""
+    return (config or {}).get("consumer.override.group.id") or f"connect-{connector}"
+
+
 def provider_class(properties: Mapping[str, str], provider: str) -> str | None:
     """The class behind a config provider of these worker properties; None where no such provider is configured."""
     configured = [name.strip() for name in properties.get("config.providers", "").split(",")]

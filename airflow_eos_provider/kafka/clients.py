@@ -249,6 +249,14 @@ class QuietAdmin:
                 moved, unknown = (explained, unknown) if code in MOVED else (moved, explained)
         return Offsets(found, moved, unknown)
 
+    def topics(self, seconds: float) -> dict[str, Any]:
+        """The metadata of all topics that the principal may see, by name."""
+        try:
+            listed = self.client.list_topics(timeout=seconds).topics
+        except KafkaException as error:
+            raise self.explain(error, "listing the topics") from error
+        return {name: topic for name, topic in listed.items() if topic.error is None}
+
     def ask_for_leaders(self, topic: str, seconds: float, what: str) -> None:
         try:
             self.client.list_topics(topic, timeout=seconds)

@@ -78,6 +78,11 @@ class Topics:
                 time.sleep(_POLL_SECONDS)
         return found
 
+    def partitions(self) -> dict[str, int]:
+        """By name how many partitions each topic has that the principal may see."""
+        with self._session.admin() as admin:
+            return {name: len(topic.partitions) for name, topic in sorted(admin.topics(_CALL_SECONDS).items())}
+
     def brokers(self) -> int:
         """How many brokers are there now."""
         with self._session.admin() as admin:

@@ -21,19 +21,6 @@ _SECONDS = 20.0
 _RATE_SECONDS = 60.0
 
 
-def partitions_of_topics(kafka: Session) -> dict[str, int]:
-    """By name how many partitions each topic has that the principal may see.
-
-    :raises UnreachableError: no broker answers.
-    """
-    with kafka.admin() as admin:
-        try:
-            listed = admin.client.list_topics(timeout=_SECONDS).topics
-        except KafkaException as error:
-            raise admin.explain(error, "listing the topics") from error
-    return {name: len(topic.partitions) for name, topic in listed.items() if topic.error is None}
-
-
 def broker_facts(kafka: Session, topics: Mapping[str, int], growing: Collection[str]) -> BrokerFacts:
     """What the brokers allow; what they do not say is not known.
 

@@ -15,7 +15,8 @@ from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import read_worker_files
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.preflight.broker_answers import broker_facts, partitions_of_topics
+from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.preflight.broker_answers import broker_facts
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
 from airflow_eos_provider.preflight.reader_answers import readers_of
 from airflow_eos_provider.preflight.worker_answers import Answers, Progress, ask_workers
@@ -55,7 +56,7 @@ def look(session: ConnectSession, mode: Mode, scope: Scope = Scope(), progress: 
     limit = min(scope.seconds, _LIST_SECONDS)
     known = session.ask(lambda rest: {**rest.infos(), **rest.statuses()}, seconds=limit)
     chosen = _chosen(known, scope.names, session.cluster.group_id)
-    partitions = partitions_of_topics(session.kafka)
+    partitions = Topics(session.kafka).partitions()
     answered = ask_workers(session, chosen, mode, give_up_at, progress)
     addresses = ClientAddresses(files.properties.values(), session.kafka.settings.bootstrap_servers)
     connectors = tuple(of_connector(status, answered[status.name], partitions, addresses) for status in chosen)

@@ -28,17 +28,14 @@ from airflow_eos_provider.transactions.audit import (
 from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions, not_known
 from airflow_eos_provider.transactions.ends import ends_of
 from airflow_eos_provider.transactions.groups import described_group, look_at_groups
-from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging
+from airflow_eos_provider.transactions.hanging import STATE_TOPIC
 from airflow_eos_provider.transactions.last_use import last_used
 from airflow_eos_provider.transactions.look import (
     Filter,
     KnownId,
     hidden_ids,
-    hidden_topics,
     id_expiration_seconds,
     known_ids,
-    no_topic,
-    partitions_of_all_topics,
 )
 from airflow_eos_provider.transactions.scope import Scope, connectors_of
 
@@ -107,6 +104,7 @@ class Auditor:
         _require_names(topics)
         self.cluster = cluster
         self._session = ConnectSession(cluster)
+        self._scope = Scope(self._session, config_topic, topics)
         self._config_topic = config_topic
         self._beside = tuple(beside)
         self._limits = limits
@@ -129,9 +127,7 @@ class Auditor:
         """
         self._doubts = []
         kafka, group_id = self._session.kafka, self.cluster.group_id
-        known = partitions_of_all_topics(kafka)
-        if missing := sorted(set(self._topics) - known.keys()):
-            raise no_topic(kafka, missing)
+        known = self._scope.partitions()
         topics = {topic: count for topic, count in known.items() if not self._topics or topic in self._topics}
         state = self._state()
         groups = self._groups(known, topics, state)
@@ -150,9 +146,7 @@ class Auditor:
             ids = self._with_last_use(ids, live, known.get(STATE_TOPIC, 0), expiration)
         hanging, ends = None, {}
         with self._or_doubt("what partitions hold open"):
-            places = [(topic, number) for topic, count in topics.items() for number in range(count)]
-            hidden = "" if self._topics else hidden_topics(kafka)
-            hanging = find_hanging(kafka.settings, places, known.get(STATE_TOPIC, 0), hidden)
+            hanging = self._scope.hanging()
             ends = ends_of(kafka, [one.held.place for one in hanging.hanging])
         seen = Seen(
             ids=ids,

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import combinations, permutations
 
+from airflow_eos_provider.connect.properties import sink_group
 from airflow_eos_provider.connect.topics.config_topic import ClusterState
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, claims, leader_id, task_number
 from airflow_eos_provider.journal.name import journal_topic
-from airflow_eos_provider.transactions.readers import sink_group, sink_groups
+from airflow_eos_provider.transactions.readers import sink_groups
 
 #: The protocol type of a group of Connect workers.
 _CONNECT = "connect"

@@ -39,13 +39,14 @@ class PartitionEnds:
         """Offsets that readers of committed records wait for."""
         return self.end - self.stable
 
-    def to_dict(self) -> dict[str, int]:
-        """The same as JSON. Scripts rely on the names."""
-        return {**asdict(self), "waiting": self.waiting}
-
 
 #: Of one partition; or why they are not known, such as that its topic was deleted.
 EndsOrWhy: TypeAlias = PartitionEnds | str
+
+
+def ends_document(ends: EndsOrWhy) -> dict[str, int | str]:
+    """The same as JSON. Scripts rely on the names."""
+    return {"unknown": ends} if isinstance(ends, str) else {**asdict(ends), "waiting": ends.waiting}
 
 
 def ends_of(kafka: Session, places: Iterable[Place]) -> dict[Place, EndsOrWhy]:
@@ -82,10 +83,7 @@ def _both(stable: int | str, end: int | str) -> EndsOrWhy:
 
 def _with_a_leader(admin: QuietAdmin, places: Collection[Place]) -> tuple[list[Place], dict[Place, EndsOrWhy]]:
     """The partitions that can be asked, and of the others why not: a client waits its whole time for a leader."""
-    try:
-        topics = admin.client.list_topics(timeout=_ENDS_SECONDS).topics
-    except KafkaException as error:
-        raise admin.explain(error, "listing the topics") from error
+    topics = admin.topics(_ENDS_SECONDS)
     asked, found = [], dict[Place, EndsOrWhy]()
     for place in places:
         partitions = topics[place[0]].partitions if place[0] in topics else {}

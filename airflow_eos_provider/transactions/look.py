@@ -176,19 +176,6 @@ def own_group(group_id: str, connectors: Collection[str] | None) -> KnownGroup:
     return KnownGroup(group_id, None if connectors is None else frozenset(connectors))
 
 
-def partitions_of_all_topics(kafka: Session) -> dict[str, int]:
-    """By name how many partitions each topic has that the principal may see.
-
-    :raises UnreachableError: no broker answers.
-    """
-    with kafka.admin() as admin:
-        try:
-            listed = admin.client.list_topics(timeout=_LIST_SECONDS).topics
-        except KafkaException as error:
-            raise admin.explain(error, "listing the topics") from error
-    return {name: len(topic.partitions) for name, topic in sorted(listed.items()) if topic.error is None}
-
-
 def hidden_topics(kafka: Session) -> str:
     """Why there may be topics that the principal does not see; empty if it sees all.
 

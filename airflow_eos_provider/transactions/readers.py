@@ -7,20 +7,20 @@ position; if it is past that offset, the group reads uncommitted records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
-
+from airflow_eos_provider.connect.properties import sink_group
 from airflow_eos_provider.connect.topics.config_topic import ClusterState
-from airflow_eos_provider.kafka.admin.consumer_groups import committed_offsets, consumer_groups, described_groups
+from airflow_eos_provider.kafka.admin.consumer_groups import GroupSeen, groups_seen
 from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds
+from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_document
+from airflow_eos_provider.transactions.hanging import HangingLook
 
-_SINK = "connect-"
-_OVERRIDE = "consumer.override.group.id"
+#: What the group of a sink connector begins with that sets none.
+_SINK = sink_group("")
 
 
 class Standing(StrEnum):
@@ -113,19 +113,6 @@ class ReadersLook:
         return tuple(sorted(found, key=lambda one: (order[one.standing], -(one.to_end or 0), one.group_id)))
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSeen:
-    """What the brokers say of one consumer group.
-
-    :param committed: by partition its position.
-    :param assigned: partitions that its members have.
-    """
-
-    group_id: str
-    committed: Mapping[Place, int] = field(default_factory=dict)
-    assigned: frozenset[Place] = frozenset()
-
-
 def decide(
     groups: Iterable[GroupSeen], ends: Mapping[Place, EndsOrWhy], sinks: Mapping[str, str]
 ) -> tuple[Reader, ...]:
@@ -156,67 +143,40 @@ def _by_name(group_id: str) -> str | None:
     return f"{name}, by its name" if group_id.startswith(_SINK) and name else None
 
 
-def sink_group(connector: str) -> str:
-    """The consumer group of a sink connector that sets none."""
-    return f"{_SINK}{connector}"
-
-
 def sink_groups(state: ClusterState | None) -> dict[str, str]:
     """By consumer group the sink connector that reads with it."""
     return {
-        connector.config.get(_OVERRIDE) or sink_group(name): name
+        sink_group(name, connector.config): name
         for name, connector in (state.connectors if state else {}).items()
         if connector.config.get("topics") or connector.config.get("topics.regex")
     }
 
 
 def readers_of(kafka: Session, ends: Mapping[Place, EndsOrWhy], sinks: Mapping[str, str]) -> ReadersLook:
-    """Ask every consumer group for its position in these partitions.
-
-    :raises UnreachableError: no broker answers.
-    """
+    """Ask every consumer group for its position in these partitions."""
     places = [place for place, there in ends.items() if isinstance(there, PartitionEnds)]
     if not places:
         return ReadersLook()
     with kafka.admin() as admin:
-        names, unknown = consumer_groups(admin)
-        positions = committed_offsets(admin, names, places)
-        described = described_groups(admin, names)
-    groups = []
-    for name in names:
-        try:
-            committed, members = _given(positions[name]), _given(described[name])
-            groups.append(GroupSeen(name, _positions(committed), _assigned(members)))
-        except KafkaException as error:
-            unknown.append(f"group {name}: {_reason(error)}")
+        groups, unknown = groups_seen(admin, places)
     return ReadersLook(decide(groups, ends, sinks), tuple(unknown))
 
 
-def _given(answer: Any) -> Any:
-    if isinstance(answer, KafkaException):
-        raise answer
-    return answer
-
-
-def _positions(answer: Any) -> dict[Place, int]:
-    found = {}
-    for tp in answer.topic_partitions:
-        if tp.error is not None:
-            raise KafkaException(tp.error)
-        if tp.offset >= 0:
-            found[tp.topic, tp.partition] = int(tp.offset)
-    return found
-
-
-def _assigned(described: Any) -> frozenset[Place]:
-    assigned = (m.assignment.topic_partitions for m in described.members if m.assignment is not None)
-    return frozenset((tp.topic, tp.partition) for each in assigned for tp in each)
-
-
-def _reason(error: KafkaException) -> str:
-    code = error.args[0].code()
-    if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
-        return "the principal may not describe it"
-    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return "the principal may not describe a topic that it reads"
-    return str(error.args[0].str())
+def hanging_document(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: ReadersLook) -> dict[str, Any]:
+    """What hangs, as JSON. Scripts rely on the names."""
+    return {
+        "hanging": [
+            {
+                **one.held._asdict(),
+                "transactional_id": one.transactional_id,
+                "state": one.state and str(one.state),
+                "ends": ends_document(ends[one.held.place]),
+                "readers": [reader.to_dict() for reader in readers.at(one.held.place)],
+            }
+            for one in look.hanging
+        ],
+        "unseen": [held._asdict() for held in look.unseen],
+        "unknown": {f"{topic}-{partition}": why for (topic, partition), why in look.unknown.items()},
+        "hidden": look.hidden,
+        "readers_unknown": list(readers.unknown),
+    }

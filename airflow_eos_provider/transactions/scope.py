@@ -11,7 +11,7 @@ from airflow_eos_provider.connect.topics.config_topic import ClusterState, read_
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
-from airflow_eos_provider.kafka.admin.open_transactions import Place
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.transactions.changes import Moment
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
 from airflow_eos_provider.transactions.look import (
@@ -20,7 +20,6 @@ from airflow_eos_provider.transactions.look import (
     hidden_topics,
     known_ids,
     no_topic,
-    partitions_of_all_topics,
 )
 
 
@@ -68,16 +67,15 @@ class Scope:
         group_id = self._session.cluster.group_id
         return known_ids(self._session.kafka, group_id, connectors_of(state), wanted, self.others())
 
-    def places(self) -> tuple[list[Place], int]:
-        """The partitions of the topics, and the number of coordinators' partitions.
+    def partitions(self) -> dict[str, int]:
+        """By name how many partitions each topic has.
 
         :raises ConfigurationError: a topic is named that does not exist.
         """
-        known = partitions_of_all_topics(self._session.kafka)
+        known = Topics(self._session.kafka).partitions()
         if missing := sorted(set(self._topics) - known.keys()):
             raise no_topic(self._session.kafka, missing)
-        places = [(topic, number) for topic in self._topics or known for number in range(known[topic])]
-        return places, known.get(STATE_TOPIC, 0)
+        return known
 
     def look(self, wanted: Filter, *, by_name: bool = False) -> Moment:
         """What is open and what hangs at this moment.
@@ -91,14 +89,11 @@ class Scope:
         return Moment(time.time(), tuple(opened), self.hanging())
 
     def hanging(self) -> HangingLook:
-        """What hangs in the topics.
-
-        :raises ConfigurationError: a topic is named that does not exist.
-        :raises UnreachableError: a broker does not answer.
-        """
-        places, coordinators = self.places()
+        """What hangs in the topics. Errors as in :meth:`partitions`."""
+        known = self.partitions()
+        places = [(topic, number) for topic in self._topics or known for number in range(known[topic])]
         hidden = "" if self._topics else hidden_topics(self._session.kafka)
-        return find_hanging(self._session.kafka.settings, places, coordinators, hidden)
+        return find_hanging(self._session.kafka.settings, places, known.get(STATE_TOPIC, 0), hidden)
 
 
 def connectors_of(state: ClusterState | None) -> Collection[str] | None:

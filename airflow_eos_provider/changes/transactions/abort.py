@@ -13,9 +13,10 @@ from airflow_eos_provider.kafka.admin.open_transactions import HeldOpen, Place
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.questions import not_allowed
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.transactions.ends import PartitionEnds, known_ends
+from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.transactions.ends import PartitionEnds, ends_document, known_ends
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, Hanging, HangingLook, find_hanging
-from airflow_eos_provider.transactions.look import no_topic, partitions_of_all_topics
+from airflow_eos_provider.transactions.look import no_topic
 
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.transactions.change import AbortRequest
@@ -78,15 +79,15 @@ class AbortReport:
             "topic": self.held.topic,
             "partition": self.held.partition,
             "start_offset": self.held.start_offset,
-            "before": self.before.to_dict(),
-            "after": self.after.to_dict(),
+            "before": ends_document(self.before),
+            "after": ends_document(self.after),
         }
 
 
 def find(kafka: Session, request: AbortRequest) -> Found:
     """The transaction that hangs."""
     place = request.topic, request.partition
-    topics = partitions_of_all_topics(kafka)
+    topics = Topics(kafka).partitions()
     if request.topic not in topics:
         raise no_topic(kafka, [request.topic])
     if request.partition >= topics[request.topic]:

@@ -31,8 +31,7 @@ from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
 from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.output import Output, OutputOption, print_document
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
-from airflow_eos_provider.transactions.documents import ends_document, hanging_document
-from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_of
+from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_document, ends_of
 from airflow_eos_provider.transactions.hanging import HangingLook
 from airflow_eos_provider.transactions.look import (
     Filter,
@@ -40,7 +39,7 @@ from airflow_eos_provider.transactions.look import (
     id_expiration_seconds,
     named_ids,
 )
-from airflow_eos_provider.transactions.readers import ReadersLook, readers_of, sink_groups
+from airflow_eos_provider.transactions.readers import ReadersLook, hanging_document, readers_of, sink_groups
 from airflow_eos_provider.transactions.scope import Scope, connectors_of
 
 #: So many partitions are named; the JSON has all.

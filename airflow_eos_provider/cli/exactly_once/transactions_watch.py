@@ -56,7 +56,7 @@ def watch_(
     wanted = Filter(everyone=everyone, connector=connector or "", open_only=True)
     with ConnectSession(described) as session:
         scope = Scope(session, None, topics or (), report_line)
-        scope.places()  # a topic that does not exist is named at once
+        scope.partitions()  # a topic that does not exist is named at once
         _end(_watch(lambda: scope.look(wanted), every, seconds, longer_than, as_json=as_json))
 
 

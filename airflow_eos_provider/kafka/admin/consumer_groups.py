@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,75 @@ from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 
 #: Limit of a request, seconds.
 _SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSeen:
+    """What the brokers say of one consumer group.
+
+    :param committed: by partition its position.
+    :param assigned: partitions that its members have.
+    """
+
+    group_id: str
+    committed: Mapping[Place, int] = field(default_factory=dict)
+    assigned: frozenset[Place] = frozenset()
+    clients: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+def groups_seen(
+    admin: QuietAdmin, places: Iterable[Place] | None = None, most: int | None = None
+) -> tuple[list[GroupSeen], list[str]]:
+    """The consumer groups with their positions and members, and what keeps them from being all.
+
+    :param places: the partitions to ask for; None for all in which a group has committed any.
+    :param most: so many groups are asked; None for all.
+    """
+    names, unknown = consumer_groups(admin)
+    if most is not None and len(names) > most:
+        unknown.append(f"there are {len(names)} consumer groups, {most} were checked")
+        names = names[:most]
+    offsets, described = committed_offsets(admin, names, places), described_groups(admin, names)
+    found = []
+    for name in names:
+        error = next((each for each in (offsets[name], described[name]) if isinstance(each, KafkaException)), None)
+        if error is not None:
+            unknown.append(f"group {name}: {_reason(error.args[0])}")
+            continue
+        group, refused = _seen(name, offsets[name], described[name].members)
+        found.append(group)
+        if refused is not None:
+            unknown.append(f"group {name}: {_reason(refused)}")
+    return found, unknown
+
+
+def _seen(name: str, offsets: Any, members: Iterable[Any]) -> tuple[GroupSeen, KafkaError | None]:
+    """One group, and the error of a partition whose position its coordinator keeps back: of it nothing is said."""
+    committed: dict[Place, int] = {}
+    refused: dict[Place, KafkaError] = {}
+    for tp in offsets.topic_partitions or ():
+        if tp.error is not None:
+            refused[tp.topic, tp.partition] = tp.error
+        elif tp.offset >= 0:
+            committed[tp.topic, tp.partition] = int(tp.offset)
+    assigned = (tp for one in members if one.assignment for tp in one.assignment.topic_partitions)
+    group = GroupSeen(
+        name,
+        committed,
+        frozenset((tp.topic, tp.partition) for tp in assigned) - refused.keys(),
+        clients=tuple(sorted(str(one.client_id) for one in members)),
+        hosts=tuple(sorted({str(one.host).lstrip("/") for one in members})),
+    )
+    return group, next(iter(refused.values()), None)
+
+
+def _reason(error: KafkaError) -> str:
+    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return "the principal may not describe it"
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return "the principal may not describe a topic that it reads"
+    return str(error.str())
 
 
 def consumer_groups(admin: QuietAdmin) -> tuple[list[str], list[str]]:

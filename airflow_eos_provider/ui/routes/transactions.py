@@ -12,10 +12,9 @@ from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
-from airflow_eos_provider.transactions.documents import ends_document, hanging_document
-from airflow_eos_provider.transactions.ends import EndsOrWhy, ends_of
+from airflow_eos_provider.transactions.ends import EndsOrWhy, ends_document, ends_of
 from airflow_eos_provider.transactions.look import Filter, KnownId, id_expiration_seconds
-from airflow_eos_provider.transactions.readers import readers_of
+from airflow_eos_provider.transactions.readers import hanging_document, readers_of
 from airflow_eos_provider.transactions.scope import Scope
 from airflow_eos_provider.ui.answers import KEPT_SLOW_SECONDS, NO_ITEMS, answer, see_cluster
 from airflow_eos_provider.ui.documents import Listing, PagingDep, redacted

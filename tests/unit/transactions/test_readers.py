@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState
+from airflow_eos_provider.kafka.admin import consumer_groups as groups
+from airflow_eos_provider.kafka.admin.consumer_groups import GroupSeen
 from airflow_eos_provider.transactions.ends import PartitionEnds
-from airflow_eos_provider.transactions.readers import GroupSeen, ReadersLook, Standing, decide, sink_groups
+from airflow_eos_provider.transactions.readers import ReadersLook, Standing, decide, sink_groups
 
 PLACE = ("orders", 3)
 ENDS = {PLACE: PartitionEnds(100, 150)}
@@ -42,6 +48,34 @@ def test_a_group_that_has_nothing_there_is_no_reader_nor_is_one_of_a_partition_w
 def test_a_group_without_members_says_so() -> None:
     (reader,) = decide([GroupSeen("app", {PLACE: 100})], ENDS, {})
     assert reader.words.endswith("no member has the partition now")
+
+
+def test_what_a_coordinator_keeps_back_is_named_and_nothing_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    hidden = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    positions = [
+        SimpleNamespace(topic="orders", partition=3, offset=100, error=None),
+        SimpleNamespace(topic="kept back", partition=0, offset=-1, error=hidden),
+    ]
+    member = SimpleNamespace(client_id="c", host="/h", assignment=SimpleNamespace(topic_partitions=positions))
+    monkeypatch.setattr(groups, "consumer_groups", lambda _: (["app", "secret", "third"], []))
+    monkeypatch.setattr(
+        groups,
+        "committed_offsets",
+        lambda *_: {"app": SimpleNamespace(topic_partitions=positions), "secret": refused},
+    )
+    monkeypatch.setattr(
+        groups, "described_groups", lambda *_: {"app": SimpleNamespace(members=[member]), "secret": refused}
+    )
+    admin: Any = None
+    assert groups.groups_seen(admin, most=2) == (
+        [GroupSeen("app", {PLACE: 100}, frozenset({PLACE}), ("c",), ("h",))],
+        [
+            "there are 3 consumer groups, 2 were checked",
+            "group app: the principal may not describe a topic that it reads",
+            "group secret: the principal may not describe it",
+        ],
+    )
 
 
 def test_sink_connectors_are_named_as_such_also_by_the_group_that_they_override() -> None:
