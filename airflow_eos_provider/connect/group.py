@@ -113,7 +113,6 @@ class WorkerGroup:
 
     :param state: ``Stable``, ``PreparingRebalance``, ``CompletingRebalance``, ``Empty`` or ``Dead``.
     :param protocol: ``sessioned``, ``compatible`` or ``default`` (eager); empty while there is none.
-    :param members: in the order of their worker ids.
     :param is_described: False where the coordinator refuses to describe it, or is moving.
     """
 
@@ -188,12 +187,6 @@ def _placement_of(protocol: str, allocation: Assignment | None, assignment: Assi
 
 
 def describe_group(kafka: Kafka, group_id: str, timeout_seconds: float = 10.0) -> WorkerGroup:
-    """The group of a Connect cluster.
-
-    :param timeout_seconds: limit of the whole look.
-    :raises ConfigurationError: there is no such group, it is not a Connect group, or it may not be described.
-    :raises UnreachableError: no broker answers within a few seconds.
-    """
     with session_of(kafka) as session, session.admin() as admin:
         return _describe(admin, group_id, timeout_seconds)
 
@@ -243,8 +236,6 @@ def _is_gone(admin: QuietAdmin, group_id: str, deadline: float) -> bool:
     """Whether the group's coordinator says that there is no such group.
 
     A listing asks every broker and takes what they answer: while the coordinator moves, none of them has the group.
-
-    :raises ConfigurationError: the principal may not describe the group.
     """
     seconds = max(1.0, deadline - time.monotonic())
     try:
@@ -259,17 +250,14 @@ def _is_gone(admin: QuietAdmin, group_id: str, deadline: float) -> bool:
 
 
 def listed_groups(kafka: Kafka, timeout_seconds: float = 10.0) -> tuple[WorkerGroup, ...]:
-    """All groups that the Kafka cluster knows, of whatever kind; without members those that may not be described.
-
-    :raises UnreachableError: no broker answers.
-    """
+    """All groups that the Kafka cluster knows, of whatever kind; without members those that may not be described."""
     with session_of(kafka) as session, session.admin() as admin:
         listed = _list(admin, None, time.monotonic() + timeout_seconds)
     return tuple(sorted(map(worker_group, listed), key=lambda group: group.group_id))
 
 
 def other_groups(kafka: Kafka, group_id: str, timeout_seconds: float = 10.0) -> tuple[WorkerGroup, ...]:
-    """All Connect groups that the Kafka cluster knows but this one. Errors as in :func:`listed_groups`."""
+    """All Connect groups that the Kafka cluster knows but this one."""
     listed = listed_groups(kafka, timeout_seconds)
     return tuple(each for each in listed if each.protocol_type == PROTOCOL_TYPE and each.group_id != group_id)
 

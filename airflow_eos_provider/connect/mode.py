@@ -32,15 +32,11 @@ class Mode(StrEnum):
         return abs(_ORDER.index(self) - _ORDER.index(other)) <= 1
 
     def is_above(self, other: Mode) -> bool:
-        """Whether the way from this mode to the other is a downgrade."""
         return _ORDER.index(self) > _ORDER.index(other)
 
     @classmethod
     def parse(cls, text: str) -> Mode:
-        """The mode of this name, in any case, as Connect reads it.
-
-        :raises ConfigurationError: no such mode.
-        """
+        """The mode of this name, in any case, as Connect reads it."""
         try:
             return cls(text.strip().lower())
         except ValueError as error:

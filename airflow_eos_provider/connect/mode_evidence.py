@@ -70,7 +70,6 @@ class Running:
     """What a worker's process shows of itself.
 
     :param mode: the mode it printed when it started, None if its log does not prove one.
-    :param started_at: its start, seconds since the epoch.
     :param alive: whether the process runs; None if that is unknown.
     :param reads_file: whether its command line names the declared file; None if that is unknown.
     """
@@ -128,7 +127,6 @@ class WorkerMode:
 
     :param disagreements: in words, each pair of layers that do not say the same. A file newer than its process is such
         a disagreement, though the verdict may still be what the process proves itself to run.
-    :param reason: why the verdict is what it is.
     """
 
     worker_id: str
@@ -147,8 +145,6 @@ class WorkerMode:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """One piece of evidence: which modes are possible if it is true."""
-
     says: str
     possible: frozenset[Mode]
 
@@ -275,9 +271,6 @@ def declare(
 ) -> Declared:
     """What a worker's properties say.
 
-    :param properties: the worker's file, parsed.
-    :param modified_at: see :class:`Declared`.
-    :param changed_at: see :class:`Declared`.
     :param variable: looks up one variable in the worker's environment, for ``${env:NAME}``; None if it cannot be read.
     """
     latest = time.time() + CLOCK_ERROR_SECONDS

@@ -33,9 +33,7 @@ _ESCAPED = {character: f"\\{letter}" for letter, character in _ESCAPES.items()} 
 class Reference:
     """A value that a config provider supplies when the worker starts, as in ``${env:MODE}``.
 
-    :param provider: name of the provider, as ``config.providers`` lists it.
     :param path: its path, empty where the provider has none.
-    :param key: its key.
     """
 
     provider: str
@@ -47,9 +45,7 @@ class Reference:
 class _Entry:
     """One logical line, and the position of its value in bytes.
 
-    :param line_start: first byte of the line, blanks before the key among them.
     :param value_start: first byte of the value (with its continuation lines); where it would begin if it is empty.
-    :param value_end: the byte after the value.
     :param separated: whether something between key and value says where the value begins.
     """
 
@@ -62,7 +58,7 @@ class _Entry:
 
 
 def read(data: bytes) -> dict[str, str]:
-    """The properties of a file as Kafka and Connect take them, see :func:`trimmed`. Errors as in :func:`parse`."""
+    """The properties of a file as Kafka and Connect take them, see :func:`trimmed`."""
     return trimmed(parse(data))
 
 
@@ -83,11 +79,7 @@ def whole_number(text: str) -> int | None:
 
 
 def parse(data: bytes) -> dict[str, str]:
-    """The properties of a file as they are written, for an edit; the last occurrence of a name wins.
-
-    :param data: the file's bytes.
-    :raises ConfigurationError: a ``\\u`` escape is malformed; no worker would start with that file.
-    """
+    """The properties of a file as they are written, for an edit; the last occurrence of a name wins."""
     return {entry.key: entry.value for entry in _entries(data)}
 
 
@@ -98,10 +90,6 @@ def set_property(data: bytes, name: str, value: str) -> bytes:
     occurs several times is set in all its places: the last alone takes effect, but whoever later looks for the
     first or tidies up the duplicates should not find, or bring back, the old value. Commented-out lines stay.
 
-    :param data: the file's bytes.
-    :param name: the property.
-    :param value: its new value; written in ASCII, escaped where that is needed.
-    :returns: the new bytes; the very same bytes if nothing needs to change.
     :raises ConfigurationError: a config provider (``${…}``) supplies the property, so the file is not the place where
         it can be set; or the file cannot be edited without changing another property.
     """
@@ -127,13 +115,7 @@ def set_property(data: bytes, name: str, value: str) -> bytes:
 
 
 def remove_property(data: bytes, name: str) -> bytes:
-    """The same file without one property: its lines, with their continuations and line ends, and no other byte.
-
-    :param data: the file's bytes.
-    :param name: the property.
-    :returns: the new bytes; the very same bytes if it is not there.
-    :raises ConfigurationError: it cannot be taken away without changing another property.
-    """
+    """The same file without one property: its lines, with their continuations and line ends, and no other byte."""
     edited = data
     for entry in reversed([entry for entry in _entries(data) if entry.key == name]):
         line_end = _LINE_END.match(edited, entry.value_end)
@@ -192,11 +174,7 @@ def followed(
 
 
 def resolved(text: str, properties: Mapping[str, str], variable: Callable[[str], str | None]) -> str | None:
-    """The value of ``${env:NAME}``, alone; None for everything else.
-
-    :param properties: of the worker, which say how the config provider is set up.
-    :param variable: as in :func:`followed`.
-    """
+    """The value of ``${env:NAME}``, alone; None for everything else."""
     found = references(text)
     if len(found) != 1 or not re.fullmatch(r"\$\{[^}]*\}", text):
         return None

@@ -75,10 +75,6 @@ class Answer:
     body: bytes = field(repr=False)
 
     def json(self) -> Any:
-        """The body as JSON.
-
-        :raises NotKafkaConnectError: it is none.
-        """
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -119,8 +115,6 @@ class Answer:
 class _Call(Generic[T]):
     """One call and how its answer is read.
 
-    :param path: path and query, already quoted.
-    :param parse: from a successful answer to the value.
     :param body: JSON document to send; never shown.
     :param accepted: statuses that ``parse`` understands.
     """
@@ -136,11 +130,6 @@ class _Call(Generic[T]):
         return answer.is_momentary or (answer.misses_leader and self.method in ("GET", "PUT", "PATCH"))
 
     def read(self, answer: Answer) -> T:
-        """The value in an answer.
-
-        :raises NotKafkaConnectError: the answer is not Connect's.
-        :raises ConnectRestError: Connect answered with an error.
-        """
         if answer.status not in self.accepted:
             raise self._error(answer)
         try:
@@ -222,7 +211,6 @@ class ConnectorStatus:
 
     :param type: ``source``, ``sink`` or ``unknown``.
     :param state: Connect's word, or ``UNKNOWN`` if the worker gave no status (it has none for the first moments).
-    :param trace: why it has failed, without secrets.
     :param config: never shown: it may hold secrets.
     """
 
@@ -237,8 +225,6 @@ class ConnectorStatus:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """One plugin on a worker's path."""
-
     plugin_class: str
     type: str
     version: str | None = None
@@ -249,7 +235,6 @@ class Validation:
     """What a worker says to a connector configuration.
 
     :param errors: messages by property, only properties that have some.
-    :param error_count: Connect's own count.
     :param properties: every property that this worker knows for such a connector.
     """
 
@@ -328,13 +313,11 @@ class ConnectRest:
     Every method raises :class:`UnreachableError` when no answer comes, :class:`NotKafkaConnectError` when the answer is
     not Connect's, and :class:`ConnectRestError` with status and Connect's words when it is an error.
 
-    :param url: REST address of one worker, ``http(s)://host:port``.
     :param retry_seconds: for how long a request is repeated that meets a rebalance, or a leader that was killed or
         fenced (see :meth:`_Call.may_be_repeated`); 0 for one attempt. May be set anew between two requests.
     :param retry_refused: repeat it too while the worker refuses connections, as one that is starting does.
     :param give_up_at: when no request is waited for any longer, by the monotonic clock; None for no such moment. May be
         set anew between two requests.
-    :raises ConfigurationError: the url holds credentials or is none; a certificate file cannot be read.
     """
 
     def __init__(
@@ -399,7 +382,6 @@ class ConnectRest:
         self._do("POST", "/connectors", {"name": name, "config": dict(config), **state})
 
     def put_config(self, name: str, config: Mapping[str, str]) -> None:
-        """Create a connector or replace its configuration."""
         self._do("PUT", f"{_connector(name)}/config", dict(config))
 
     def patch_config(self, name: str, changes: Mapping[str, str | None]) -> None:
@@ -422,16 +404,10 @@ class ConnectRest:
         self._do("PUT", f"{_connector(name)}/resume")
 
     def restart(self, name: str, *, include_tasks: bool = False, only_failed: bool = False) -> None:
-        """Restart a connector.
-
-        :param include_tasks: its tasks too.
-        :param only_failed: only what has failed.
-        """
         flags = f"includeTasks={str(include_tasks).lower()}&onlyFailed={str(only_failed).lower()}"
         self._do("POST", f"{_connector(name)}/restart?{flags}")
 
     def restart_task(self, name: str, number: int) -> None:
-        """Restart one task, whatever its state."""
         self._do("POST", f"{_connector(name)}/tasks/{number}/restart")
 
     def offsets(self, name: str) -> tuple[ConnectorOffset, ...]:
@@ -441,7 +417,6 @@ class ConnectRest:
     def alter_offsets(self, name: str, wanted: Sequence[tuple[Any, Any]]) -> None:
         """Let Connect alter offsets of a stopped connector, which asks the connector's own check first (KIP-875, 3.6).
 
-        :param wanted: source partitions with their offsets.
         :raises ConnectRestError: with the connector's words if it refuses, by the status 500; 404 or 405 from an older
             worker.
         """
@@ -469,7 +444,6 @@ class ConnectRest:
         self._run(_Call(method, path, lambda _: None, body))
 
     def _run(self, call: _Call[T]) -> T:
-        """Carry out one call."""
         pauses = self._pauses()
         while True:
             outcome: Answer | httpx.HTTPError
@@ -510,7 +484,6 @@ class ConnectRest:
         }
 
     def _seconds(self) -> float:
-        """Limit of the next request."""
         if self.give_up_at is None:
             return self._settings.timeout_seconds
         left = self.give_up_at - time.monotonic()
@@ -706,10 +679,7 @@ def _reason(error: BaseException) -> str:
 
 
 def tls_context(settings: RestSettings) -> ssl.SSLContext:
-    """Whom the settings trust, and the certificate that they show.
-
-    :raises ConfigurationError: a certificate file cannot be used.
-    """
+    """Whom the settings trust, and the certificate that they show."""
     try:
         context = ssl.create_default_context(cafile=str(settings.ca) if settings.ca else None)
         if settings.client_certificate:

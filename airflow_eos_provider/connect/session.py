@@ -27,9 +27,6 @@ ANSWER_SECONDS = 8.0
 class ConnectSession:
     """Looks at one Connect cluster again and again with the same clients; a context manager, safe for several threads.
 
-    :param cluster: the description of the cluster.
-    :param answer_seconds: limit of one question.
-    :ivar kafka: the session of its Kafka cluster.
     :ivar other_kafka: other Kafka clusters, which its connectors name.
     :ivar on_read: called while a topic is read that may be long, with its name, offsets passed and offsets in all.
     """
@@ -54,7 +51,7 @@ class ConnectSession:
 
     @contextmanager
     def rest(self, url: str, *, give_up_at: float, retry_seconds: float = 0.0) -> Iterator[ConnectRest]:
-        """A client of one worker. Errors as in :class:`ConnectRest`.
+        """A client of one worker.
 
         :param give_up_at: when no request is waited for any longer, by the monotonic clock.
         :param retry_seconds: for how long a request is repeated that meets a rebalance; 0 for one attempt.
@@ -67,9 +64,6 @@ class ConnectSession:
         """Ask the first worker that is up: any of them knows every connector.
 
         :param call: carried out again with the next worker if one dies in its midst, so it has to bear that.
-        :param seconds: limit of the call; one that meets a rebalance is repeated.
-        :raises UnreachableError: no worker is up, or answers any more.
-        :raises ConnectRestError: it answers with an error.
         """
         problem: EosError | None = None
         for worker in self.cluster.workers:
@@ -88,11 +82,7 @@ class ConnectSession:
         raise problem
 
     def first_answer(self, call: Callable[[ConnectRest], T], *, seconds: float) -> T:
-        """What the first worker says that answers without an error, where any of them can tell.
-
-        :param seconds: limit of each one's answer.
-        :raises EosError: none answers; the error of the last one.
-        """
+        """What the first worker says that answers without an error, where any of them can tell."""
         problem: EosError | None = None
         for worker in self.cluster.workers:
             try:

@@ -50,7 +50,6 @@ class StartupLog:
     """What a worker's log shows of the mode that its present process started with.
 
     :param mode: the mode, None if the log does not prove one.
-    :param detail: where it was found, or why nothing is proven.
     """
 
     mode: Mode | None
@@ -69,7 +68,6 @@ def mode_from_startup_log(log: Path, started_at: float, *, zone: tzinfo | None =
     Also looks into rotated logs beside it (``connect.log.2026-11-20-17``), since Kafka's own logging settings rotate
     every hour. Compressed ones are left out.
 
-    :param log: the log file.
     :param started_at: the process's start, seconds since the epoch, true to some 10 ms.
     :param zone: time zone of dates that name none; this machine's if not given.
     """
@@ -89,8 +87,6 @@ def mode_from_searched_logs(
 
     :param logs: the log's name and what ``grep -a -b`` found in it for :data:`SEARCHED`, then those of rotated logs,
         newest first; no more of them are taken than are needed.
-    :param started_at: the process's start, seconds since the epoch, by the clock that the logs are dated by.
-    :param zone: time zone of dates that name none; this machine's if not given.
     """
     taken = iter(logs)
     name, text = next(taken)
@@ -115,10 +111,7 @@ def _searched_blocks(found: bytes, zone: tzinfo | None) -> list[_Block]:
 
 
 def _judged(log: str, files: Iterable[tuple[str, list[_Block]]], started_at: float) -> StartupLog:
-    """What the blocks of a log and of the rotated ones beside it prove, newest first.
-
-    :param log: its name.
-    """
+    """What the blocks of a log and of the rotated ones beside it prove, newest first."""
     problem = f"the log {log} holds no start-up of this process (its settings are printed at INFO)"
     for file, blocks in files:
         own = [b for b in blocks if any(_is_of_start(moment, started_at) for moment in b.moments)]
@@ -130,12 +123,7 @@ def _judged(log: str, files: Iterable[tuple[str, list[_Block]]], started_at: flo
 
 
 def mode_from_own_log(text: bytes, where: str) -> StartupLog | None:
-    """The mode in a log that holds one start only, so that no date is needed.
-
-    :param text: the log, or the lines of it with the heads of settings and with the mode.
-    :param where: in words, which log.
-    :returns: None if no start-up is in it.
-    """
+    """The mode in a log that holds one start only, so that no date is needed."""
     modes: dict[str | None, None] = {}
     for head in _HEAD.finditer(text):
         modes[_block(text, head, None).text] = None
@@ -184,11 +172,7 @@ def _is_of_start(moment: float, started_at: float) -> bool:
 
 
 def is_rotated(log: str, name: str) -> bool:
-    """Whether a file beside a log is one that was rotated away, and can be searched as it is.
-
-    :param log: the log's name.
-    :param name: the file's.
-    """
+    """Whether a file beside a log is one that was rotated away, and can be searched as it is."""
     return name.startswith((f"{log}.", f"{log}-")) and not name.endswith(_NOT_SEARCHED)
 
 

@@ -82,7 +82,6 @@ _RESOURCES = {
 class Failure:
     """One failed task's reason.
 
-    :param kind: what it was.
     :param evidence: what says so, in one line; nothing of the trace but its messages' first line.
     :param remedies: what to do, in the order in which it is worth trying.
     """
@@ -93,7 +92,6 @@ class Failure:
 
     @property
     def remedy(self) -> str:
-        """The remedies in one line."""
         return "; or ".join(self.remedies)
 
     def __str__(self) -> str:
@@ -105,9 +103,7 @@ def name_failure(
 ) -> Failure:
     """Name the reason of a failed task.
 
-    :param trace: its trace, as ``GET /connectors/<name>/status`` has it.
     :param transaction: what the coordinator knows of the task's transactional id, to tell fenced from timed out.
-    :param own_timeout_ms: the transaction timeout that the task's producer has set, milliseconds.
     """
     text = trace or ""
     refused = _AUTHORIZATION.search(text)
@@ -156,11 +152,7 @@ DEFAULT_TRANSACTION_TIMEOUT_MS = 60_000
 
 
 def transaction_timeout_ms(connector: Mapping[str, str | None], worker: Mapping[str, str]) -> int | None:
-    """The transaction timeout that a task's producer sets, milliseconds; None if it cannot be read.
-
-    :param connector: the connector's configuration, whose override wins.
-    :param worker: the worker's properties.
-    """
+    """The transaction timeout that a task's producer sets, milliseconds; None if it cannot be read."""
     value = connector.get("producer.override.transaction.timeout.ms") or worker.get("producer.transaction.timeout.ms")
     if value is None:
         return DEFAULT_TRANSACTION_TIMEOUT_MS

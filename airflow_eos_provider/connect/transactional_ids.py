@@ -18,7 +18,6 @@ class KnownGroup:
     """A Connect group of a Kafka cluster.
 
     :param connectors: that it has, or has had; None if they are not known.
-    :param topics: of its internal topics those that are known.
     """
 
     group_id: str
@@ -50,8 +49,6 @@ def leaders(ids: Iterable[str], groups: Iterable[KnownGroup]) -> dict[str, str]:
 
     An id that may as well be a task's names no further group: the tasks of ``connect-cluster``, the ``group.id`` in the
     file that Kafka ships, have ids that begin like a leader's.
-
-    :param groups: that are known.
     """
     named = {one.removeprefix(_LEADER): one for one in ids if one.startswith(_LEADER)}
     known = {group.group_id: group for group in groups}
@@ -95,9 +92,6 @@ def is_of_group(
 
     What another group claims, such as ``connect-orders`` an id that ``connect`` would have for its connector
     ``orders-x``, does not count; it does if this group has that connector, and then the two groups fence each other.
-
-    :param others: the other Connect groups of the Kafka cluster, as far as they are known.
-    :param connectors: that this group is known to have.
     """
     if transactional_id == leader_id(group_id):
         return True

@@ -39,9 +39,7 @@ _SECONDS = 60.0
 class DropPlan(ShownPlan):
     """What takes a connector off its own topic.
 
-    :param topic: its own topic.
     :param topic_id: of the topic; empty if there is none, so that nothing is deleted.
-    :param offsets: how many offsets of the connector are in it.
     :param left: in how many source partitions the global topic is newer; no part of the hash, since it goes on.
     :param also_of: other connectors that name the topic, or have offsets in it, for which it stays: it may be that of
         another Connect cluster, too.
@@ -65,11 +63,9 @@ class DropPlan(ShownPlan):
 
     @property
     def hash(self) -> str:
-        """SHA-256 over the connector and the topic."""
         return hash_of(to_json(replace(self, left=0)))
 
     def lines(self) -> list[str]:
-        """The plan for a person."""
         found = [
             f"{self.connector}: the global topic is newer than its own topic {self.topic} in "
             f"{counted(self.left, 'source partition')}",
@@ -89,10 +85,7 @@ class DropPlan(ShownPlan):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> DropPlan:
-        """The plan that :meth:`to_dict` wrote.
-
-        :raises ConfigurationError: another version of this package wrote it.
-        """
+        """The plan that :meth:`to_dict` wrote."""
         try:
             return from_json(cls, document)
         except (KeyError, TypeError, ValueError) as error:
@@ -112,7 +105,6 @@ def connectors_in(topic: OffsetsTopic) -> set[str]:
 class OwnTopicDropper:
     """Plans and carries out the end of an own topic that is left behind.
 
-    :param session: of the Connect cluster.
     :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their files say.
     """
 
@@ -121,13 +113,7 @@ class OwnTopicDropper:
         self._topics = Topics(session.kafka.settings)
 
     def plan(self, connector: str) -> DropPlan:
-        """The plan as of now; of one that was begun and not finished, that one.
-
-        :raises RefusedError: the own topic is not left behind, tasks of it may read it, or it is in another Kafka
-            cluster.
-        :raises ConfigurationError: there is no such connector, or it has no own topic.
-        :raises UnreachableError: no worker or no broker answers.
-        """
+        """The plan as of now; of one that was begun and not finished, that one."""
         return self.unfinished(connector) or self._plan_anew(connector)
 
     def unfinished(self, connector: str) -> DropPlan | None:
@@ -208,11 +194,7 @@ class OwnTopicDropper:
     def apply(self, plan: DropPlan, journal: Journal, *, take_over: bool = False) -> bool:
         """Carry a plan out. Killed and called again, it continues where it was.
 
-        :param journal: not acquired yet.
         :returns: whether the topic was deleted.
-        :raises PlanMovedError: the topic is another one by now.
-        :raises LeaseHeldError: another controller is at work.
-        :raises FencedError: another controller has taken over.
         """
         deleted = False
         with group_change(journal, KIND, plan.connector, plan.to_dict(), take_over=take_over) as change:

@@ -26,14 +26,6 @@ def look_before(
     config_topic: str = "",
     offsets_topic: str = "",
 ) -> DowngradeLook:
-    """Look at a group.
-
-    :param to_version: of the older Connect, as ``3.2.3``.
-    :param config_topic: the workers' ``config.storage.topic``; empty: as their files say.
-    :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their files say.
-    :raises ConfigurationError: the version is not understood, or a topic is not known.
-    :raises UnreachableError: no worker answers, or no broker does.
-    """
     if kafka_version(to_version) is None:
         raise ConfigurationError(f"--to-version {to_version} is not understood.", expected="for example 3.2.3")
     files = read_worker_files(session.cluster)
@@ -81,9 +73,6 @@ def left_behind(session: ConnectSession, offsets_topic: str = "") -> list[Copies
     """The connectors whose own offsets topic is older than what stands of them in the global one.
 
     The offsets topics are read only if a connector has an own topic by its configuration.
-
-    :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their files say.
-    :raises EosError: no worker or no broker answers, or the global topic is not known.
     """
     connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_ANSWER_SECONDS)
     named = {name: status for name, status in connectors.items() if status.config.get(OWN_TOPIC)}

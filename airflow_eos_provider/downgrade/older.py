@@ -38,7 +38,6 @@ class Effect(StrEnum):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it is a reason against the downgrade."""
         return {Effect.CHANGES: Verdict.PASS, Effect.UNKNOWN: Verdict.INCONCLUSIVE}.get(self, Verdict.FAIL)
 
 
@@ -58,7 +57,6 @@ class SeenWorker:
 
     @property
     def is_older(self) -> bool:
-        """Whether it is from before exactly-once source support."""
         number = kafka_version(self.version or "")
         return number is not None and number < FIRST_VERSION
 
@@ -67,12 +65,8 @@ class SeenWorker:
 class DowngradeLook:
     """A group as it is before, or in the midst of, a downgrade.
 
-    :param to_version: the older version.
     :param url: of a worker that answers.
-    :param connectors: by name.
-    :param copies: of the connectors with own offsets topics.
     :param not_read: by connector why its own topic is not known.
-    :param task_count_records: by connector.
     """
 
     group_id: str
@@ -291,9 +285,6 @@ def _task_configs(look: DowngradeLook) -> Iterator[Finding]:
 
 
 def restart_command(url: str, connector: str) -> str:
-    """The request that restarts a connector and those of its tasks that have failed (KIP-745, Connect 3.0).
-
-    :param url: of any worker.
-    """
+    """The request that restarts a connector and those of its tasks that have failed (KIP-745, Connect 3.0)."""
     path = f"{url.rstrip('/')}/connectors/{quote(connector, safe='')}/restart?includeTasks=true&onlyFailed=false"
     return f"curl -X POST {shlex.quote(path)}"

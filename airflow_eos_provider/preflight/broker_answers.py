@@ -22,11 +22,7 @@ _RATE_SECONDS = 60.0
 
 
 def broker_facts(kafka: Session, topics: Mapping[str, int], growing: Collection[str]) -> BrokerFacts:
-    """What the brokers allow; what they do not say is not known.
-
-    :param topics: by name the number of partitions of those that are of interest.
-    :param growing: those of them whose rate is measured.
-    """
+    """What the brokers allow; what they do not say is not known."""
     limit, problem = None, ""
     sizes, rates = dict[str, int](), dict[str, float]()
     try:

@@ -16,10 +16,7 @@ class WorkerAnswer:
     It is asked with ``exactly.once.support=required`` and an offsets topic of its own, so that it answers as it would
     in the mode ``enabled`` whatever mode it runs in, see :func:`~airflow_eos_provider.preflight.worker_answers.asked`.
 
-    :param errors: its messages by property.
-    :param properties: every property that it knows for such a connector.
     :param problem: why there is no answer; empty if there is one.
-    :param has_plugin: whether it has the connector's class.
     """
 
     worker_id: str
@@ -35,9 +32,7 @@ class ConnectorFacts:
 
     :param type: ``source``, ``sink`` or ``unknown``.
     :param config: as REST gives it; never shown as a whole: it may hold secrets.
-    :param tasks: how many it has now.
     :param running: how many of them have not failed.
-    :param answers: of the workers that were asked.
     :param topics: that it writes, by Connect's tracking and by its configuration.
     :param unseen: those of them that the brokers do not show: they are gone, or may not be described.
     :param topics_unknown: why Connect does not say which topics it has written; empty if it does.
@@ -83,8 +78,6 @@ class BrokerFacts:
     """The workers' Kafka cluster.
 
     :param max_timeout_ms: the least ``transaction.max.timeout.ms`` of its brokers; None if that is not known.
-    :param problem: why something is not known.
-    :param topics: by name.
     """
 
     max_timeout_ms: int | None = None
@@ -96,9 +89,6 @@ class BrokerFacts:
 class Reader:
     """A consumer group that has committed offsets in topics of source connectors, or has their partitions assigned.
 
-    :param topics: those.
-    :param clients: the client ids of its members.
-    :param hosts: the hosts of its members.
     :param sink: the sink connector of this group of workers whose group it is; empty if it is none.
     """
 
@@ -113,7 +103,6 @@ class Reader:
 class Facts:
     """All that the rules look at.
 
-    :param mode: the mode that is asked about.
     :param readers: None where it was not asked who reads.
     :param readers_unknown: why the readers are not, or not all, known; empty if they are.
     :param silent_sinks: sink connectors that were not asked for, and count as readers only.

@@ -50,7 +50,6 @@ class ConnectorFinding(Finding):
 
     @property
     def weight(self) -> str:
-        """In a word, how it counts: its severity, or that it is not known."""
         return "not known" if self.verdict is Verdict.INCONCLUSIVE else str(self.severity)
 
     def __str__(self) -> str:
@@ -64,7 +63,6 @@ class Kind:
     :param name: in a word or two with dashes; scripts rely on it.
     :param fails: when it fails, and how much that weighs.
     :param why: what happens then.
-    :param evidence: where the answer is seen.
     """
 
     name: str
@@ -88,11 +86,7 @@ class Kind:
         expected: str = "",
         severity: Severity | None = None,
     ) -> ConnectorFinding:
-        """It does not hold, or that is not known.
-
-        :param expected: instead of the kind's own.
-        :param severity: instead of the kind's own.
-        """
+        """It does not hold, or that is not known."""
         expected, severity = expected or self.expected, severity or self.severity
         return ConnectorFinding(
             connector, verdict, found, expected, remedy, self.name, severity=severity, evidence=self.evidence

@@ -45,12 +45,6 @@ def _silent(done: int, total: int) -> None:
 
 
 def look(session: ConnectSession, mode: Mode, scope: Scope = Scope(), progress: Progress = _silent) -> Facts:
-    """What is known before a mode is switched on.
-
-    :param progress: receives how many questions to workers are answered, and how many there are.
-    :raises ConfigurationError: there is no connector of a name; or a worker's file names another group.
-    :raises UnreachableError: no worker answers, or no broker.
-    """
     files = read_worker_files(session.cluster)
     give_up_at = time.monotonic() + scope.seconds
     limit = min(scope.seconds, _LIST_SECONDS)
@@ -72,10 +66,6 @@ def look(session: ConnectSession, mode: Mode, scope: Scope = Scope(), progress: 
 def of_connector(
     status: ConnectorStatus, answered: Answers, partitions: Collection[str], addresses: ClientAddresses
 ) -> ConnectorFacts:
-    """What is known of one connector.
-
-    :param partitions: the topics that the brokers show.
-    """
     answers, tracked, untracked = answered
     config = _written(status)
     topics = targets(config, tracked, partitions) if status.type != "sink" else ()
@@ -130,11 +120,7 @@ def has_begun(session: ConnectSession) -> bool:
 
 
 def targets(config: Mapping[str, str], tracked: Collection[str], existing: Collection[str]) -> tuple[str, ...]:
-    """The topics that a source connector writes: those that Connect has seen, and those that its settings name plainly.
-
-    :param tracked: by ``GET /connectors/…/topics``.
-    :param existing: all topics.
-    """
+    """The topics that a source connector writes: those that Connect has seen, and those that it names plainly."""
     prefix = config.get("topic.prefix", "")
     begun = {topic for topic in existing if prefix and topic.startswith(prefix)}
     return tuple(sorted({*tracked, *(plain_topics(config) & set(existing)), *begun}))

@@ -29,7 +29,6 @@ _ASK_OWNER = (
 
 
 def topics(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
-    """It is known which topics the connector writes."""
     if connector.topics and not connector.topics_unknown:
         yield TOPICS.holds(connector.name, f"it writes {_some(connector.topics)}")
         return

@@ -18,9 +18,6 @@ from airflow_eos_provider.preflight.rules import find
 class Report:
     """The findings about a group's connectors.
 
-    :param mode: the mode that was asked about.
-    :param sources: the source connectors that were looked at.
-    :param sinks: the sink connectors.
     :param findings: those that hold too, by connector, the worst first.
     :param running: the source connectors that have a task which has not failed.
     :param accepted: keys of findings that do not count, as ``orders/support``.
@@ -36,7 +33,6 @@ class Report:
 
     @classmethod
     def of(cls, facts: Facts, accepted: Collection[str] = ()) -> Report:
-        """What the rules find in the facts."""
         return cls(
             group_id=facts.group_id,
             mode=facts.mode,
@@ -68,7 +64,6 @@ class Report:
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """What is accepted, and is no finding."""
         return tuple(sorted(set(self.accepted) - {finding.key for finding in self.open}))
 
     def of_connector(self, name: str) -> tuple[ConnectorFinding, ...]:
@@ -83,16 +78,11 @@ class Report:
         return found
 
     def summary(self) -> str:
-        """In a sentence, what was found."""
         said = [f"{number} {weight}" for weight, number in self.counts().items() if number]
         looked = counted(len(self.sources), "source connector")
         return f"{looked} in the mode {self.mode}: {', '.join(said) or 'nothing found'}."
 
     def lines(self, limit: int) -> list[str]:
-        """The worst findings, one a line.
-
-        :param limit: so many at most; a last line counts the others.
-        """
         shown = [one_line(f"{one.subject or 'all'}: {one.weight}: {one}", LINE_CHARACTERS) for one in self.open[:limit]]
         left = len(self.open) - limit
         return [*shown, f"{counted(left, 'finding')} more"] if left > 0 else shown

@@ -32,7 +32,6 @@ _BEARS: dict[str, tuple[str, Callable[[Reading], bool], str]] = {
 
 
 def ignored(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
-    """Settings of the connector that have no effect."""
     for (client, name), value in FORCED.items():
         given = connector.config.get(f"{client}.override.{name}")
         if given is not None and given != value:

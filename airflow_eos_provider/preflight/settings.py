@@ -16,7 +16,6 @@ from airflow_eos_provider.connect.topics.internal_topics import WorkerFiles
 class Reading:
     """A value, and where it comes from.
 
-    :param text: the value.
     :param origin: as in ``producer.override.acks=1``.
     """
 
@@ -25,7 +24,6 @@ class Reading:
 
     @property
     def number(self) -> int | None:
-        """The value as a number; None if it is none."""
         return whole_number(self.text)
 
 
@@ -51,13 +49,6 @@ class Readings:
 
 
 def of_client(config: Mapping[str, str], files: WorkerFiles, client: str, name: str, default: str) -> Readings:
-    """What a setting of a connector's clients is.
-
-    :param config: of the connector.
-    :param client: ``producer``, ``consumer`` or ``admin``.
-    :param name: of the setting, as in ``transaction.timeout.ms``.
-    :param default: where neither the connector nor the worker's file has it.
-    """
     override = f"{client}.override.{name}"
     if override in config:
         return of_connector(override, config[override])
@@ -65,7 +56,6 @@ def of_client(config: Mapping[str, str], files: WorkerFiles, client: str, name: 
 
 
 def of_worker(files: WorkerFiles, name: str, default: str) -> Readings:
-    """What a property of the workers' files is."""
     found, unknown = dict[str, Reading](), ""
     for worker, properties in files.properties.items():
         value = properties.get(name, "")
@@ -83,7 +73,6 @@ def of_worker(files: WorkerFiles, name: str, default: str) -> Readings:
 
 
 def of_connector(name: str, value: str) -> Readings:
-    """What a property of the connector's own is."""
     if any(references(value)):
         return Readings((), f"a config provider supplies {name}")
     return Readings((Reading(value, f"{name}={value}"),))

@@ -40,7 +40,6 @@ _REQUEST_SIZE, _REQUEST_DEFAULT = "max.request.size", "1048576"
 
 
 def timeout(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
-    """The brokers allow the transaction timeout of its tasks."""
     given = _timeouts(connector, facts)
     allowed = _allowed(connector, facts)
     if isinstance(allowed, str):
@@ -95,7 +94,6 @@ def name(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
 
 
 def many_tasks(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
-    """All tasks can be fenced in time."""
     tasks = _tasks(connector)
     if tasks <= MANY:
         yield MANY_TASKS.holds(connector.name, f"{tasks} tasks")

@@ -101,19 +101,12 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 
 
 class _Counted:
-    """Questions that are counted when they are answered.
-
-    :param total: how many there are.
-    :param progress: receives how many are answered.
-    """
-
     def __init__(self, total: int, progress: Progress) -> None:
         self._total, self._progress = total, progress
         self._done = 0
         self._lock = threading.Lock()
 
     def start(self, pool: ThreadPoolExecutor, function: Callable[..., T], *arguments: object) -> Future[T]:
-        """Ask one."""
         future = pool.submit(function, *arguments)
         future.add_done_callback(self._count)
         return future
@@ -157,7 +150,6 @@ class _Worker:
             self._silence = error.found
 
     def validate(self, status: ConnectorStatus, mode: Mode) -> WorkerAnswer:
-        """Let it validate a connector's configuration."""
         if problem := self.problem:
             return WorkerAnswer(self.worker_id, problem=problem)
         config = dict(status.config) if status.type == "sink" else asked(status.config, mode)
@@ -172,10 +164,6 @@ class _Worker:
         return WorkerAnswer(self.worker_id, _shown(said.errors, config), said.properties)
 
     def topics(self, connector: str) -> tuple[str, ...]:
-        """The topics that a connector has written.
-
-        :raises EosError: it does not say.
-        """
         if problem := self.problem:
             raise UnreachableError(problem)
         with self._session.rest(self._url, give_up_at=self._give_up_at) as rest:

@@ -29,8 +29,6 @@ _SHOWN = 3
 
 
 class FindingKind(StrEnum):
-    """What an audit finds."""
-
     HANGING = "hanging"
     LOST_MARKER = "lost marker"
     OPEN = "open too long"
@@ -64,14 +62,8 @@ DEFAULT_LIMITS = Limits()
 class Seen:
     """What one look at a Kafka cluster has seen; None for what it could not.
 
-    :param ids: all transactional ids, with their owners.
-    :param hanging: what partitions hold open.
-    :param ends: of the partitions where something hangs.
     :param live: by transactional id the connector whose task it is, of tasks that exist.
     :param expected: of those ids the ones that the brokers have to know, see :func:`expected_ids`.
-    :param expiration_seconds: ``transactional.id.expiration.ms``.
-    :param collisions: what two groups share.
-    :param doubts: what could not be seen, in words.
     """
 
     ids: tuple[KnownId, ...] | None = None
@@ -111,10 +103,6 @@ class TransactionAudit(Audit):
 
 
 def audit(at: float, group_id: str, seen: Seen, limits: Limits = DEFAULT_LIMITS) -> TransactionAudit:
-    """What a look comes to.
-
-    :param at: when it was, seconds since the epoch.
-    """
     look = seen.hanging or HangingLook((), (), {})
     findings = (
         *(hanging_finding(one, seen.ends.get(one.held.place)) for one in look.hanging),
@@ -128,7 +116,6 @@ def audit(at: float, group_id: str, seen: Seen, limits: Limits = DEFAULT_LIMITS)
 
 
 def hanging_finding(one: Hanging, ends: EndsOrWhy | None) -> Finding:
-    """What a hanging transaction means for its partition."""
     held = one.held
     place = f"{held.topic}-{held.partition}"
     who = one.transactional_id or f"producer {held.producer_id}, which no coordinator knows"
@@ -148,10 +135,7 @@ def hanging_finding(one: Hanging, ends: EndsOrWhy | None) -> Finding:
 
 
 def open_too_long(ids: Iterable[KnownId], now: float, limits: Limits) -> Iterator[Finding]:
-    """Transactions that are open past their timeout, or past a limit that was set.
-
-    :param now: seconds since the epoch.
-    """
+    """Transactions that are open past their timeout, or past a limit that was set."""
     for one in ids:
         seconds = one.open_seconds(now)
         is_long = limits.open_seconds is not None and seconds is not None and seconds > limits.open_seconds
@@ -182,12 +166,7 @@ def _remedy_of_open(one: KnownId, *, is_overdue: bool) -> str:
 def idle_ids(
     ids: Iterable[KnownId], live: Collection[str], expiration_seconds: float | None, now: float, limits: Limits
 ) -> Iterator[Finding]:
-    """Ids of tasks that the brokers are about to forget.
-
-    :param live: the ids of tasks that exist.
-    :param expiration_seconds: ``transactional.id.expiration.ms``; None if it is not known.
-    :param now: seconds since the epoch.
-    """
+    """Ids of tasks that the brokers are about to forget."""
     for one in ids if expiration_seconds else ():
         idle = one.idle_seconds(now)
         if not expiration_seconds or one.id not in live or idle is None or one.description.state.is_open:
@@ -232,7 +211,6 @@ def expected_ids(group_id: str, state: ClusterState) -> frozenset[str]:
 
 
 def collision_finding(each: Collision) -> Finding:
-    """What two groups share, and what to do about it."""
     return _fails(FindingKind.COLLISION, each.subject, each.what, each.remedy, str(each.kind))
 
 

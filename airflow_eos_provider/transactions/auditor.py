@@ -54,8 +54,6 @@ def look_at_open(
     :param topics: where nothing may hang; empty for all.
     :param connectors: whose transactions count; empty for all of the group's.
     :param open_seconds: for which one may be open; None for its own timeout.
-    :raises ConfigurationError: there is no such topic, a text is given for a list, or the credentials are refused.
-    :raises UnreachableError: a broker does not answer.
     """
     _require_names(topics, connectors)
     with ConnectSession(cluster) as session:
@@ -85,11 +83,9 @@ class Auditor:
 
     A context manager.
 
-    :param cluster: the description of the Connect cluster.
     :param config_topic: its config topic; by default as the workers' files say.
     :param beside: further Connect clusters on the same Kafka cluster, whose workers' files say their topics.
     :param topics: where hanging transactions and writers are looked for; empty for all that one may see.
-    :param limits: what is too long.
     """
 
     def __init__(
@@ -119,12 +115,6 @@ class Auditor:
         self._session.close()
 
     def look(self) -> TransactionAudit:
-        """One audit.
-
-        :raises UnreachableError: a broker does not answer.
-        :raises ConfigurationError: the credentials are refused, or a topic is named that does not exist.
-        :raises RefusedError: a cluster beside is on another Kafka cluster.
-        """
         self._doubts = []
         kafka, group_id = self._session.kafka, self.cluster.group_id
         known = self._scope.partitions()

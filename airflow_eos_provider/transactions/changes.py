@@ -16,8 +16,6 @@ _Key = tuple[str, int]
 
 
 class ChangeKind(StrEnum):
-    """What has changed."""
-
     OPEN = "open long"
     OVERDUE = "overdue"
     HANGING = "hanging"
@@ -28,12 +26,6 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change.
-
-    :param at: when it was seen, seconds since the epoch.
-    :param subject: the transactional id, or the partition.
-    """
-
     at: float
     kind: ChangeKind
     subject: str
@@ -48,8 +40,6 @@ class Change:
 class Moment:
     """One look.
 
-    :param at: when, seconds since the epoch.
-    :param opened: transactional ids with an open transaction.
     :param hanging: what partitions hold open; None if the look failed.
     :param problem: why it failed.
     """
@@ -83,7 +73,6 @@ def changes(before: Moment | None, now: Moment, long_seconds: float) -> tuple[Ch
     A look that failed shows no change of a transaction: neither that it began nor that it ended.
 
     :param before: the last look that did not fail, with what was not seen since in its problem.
-    :param long_seconds: open for longer is long.
     """
     found = list(_sight(before, now))
     if now.hanging is None:

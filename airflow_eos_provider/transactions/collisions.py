@@ -28,8 +28,6 @@ CONTROL = "-configs"
 
 
 class CollisionKind(StrEnum):
-    """What is shared."""
-
     IDS = "transactional ids"
     TOPIC = "internal topic"
     GROUP = "group id"
@@ -40,9 +38,6 @@ class CollisionKind(StrEnum):
 class Collision:
     """One thing that two share.
 
-    :param subject: what they share.
-    :param what: who they are, and what comes of it.
-    :param remedy: what to do about it.
     :param is_harmful: whether it does harm as it is; else it is worth knowing before the next connector is made.
     """
 
@@ -66,7 +61,6 @@ class PipelineSeen:
 
     @property
     def prefix(self) -> str:
-        """What its transactional ids begin with."""
         return f"{self.group_id}-{self.name}"
 
     def __str__(self) -> str:
@@ -79,10 +73,8 @@ class KafkaGroups:
 
     :param connect: Connect groups, with their connectors and internal topics as far as they are known.
     :param types: by group its protocol type, of all groups.
-    :param pipelines: of interval runs.
     :param writers: by topic the transactional ids that write to it.
     :param states: by group its config topic, where that was read.
-    :param unknown: what could not be seen.
     """
 
     connect: tuple[KnownGroup, ...] = ()

@@ -36,7 +36,6 @@ class PartitionEnds:
 
     @property
     def waiting(self) -> int:
-        """Offsets that readers of committed records wait for."""
         return self.end - self.stable
 
 
@@ -50,10 +49,7 @@ def ends_document(ends: EndsOrWhy) -> dict[str, int | str]:
 
 
 def ends_of(kafka: Session, places: Iterable[Place]) -> dict[Place, EndsOrWhy]:
-    """The ends of partitions, asked for all at once; one that cannot be asked has the reason instead.
-
-    :raises UnreachableError: no broker answers.
-    """
+    """The ends of partitions, asked for all at once; one that cannot be asked has the reason instead."""
     with kafka.admin() as admin:
         asked, found = _with_a_leader(admin, sorted(set(places)))
         stable = _offsets(admin, asked, IsolationLevel.READ_COMMITTED)
@@ -64,11 +60,6 @@ def ends_of(kafka: Session, places: Iterable[Place]) -> dict[Place, EndsOrWhy]:
 
 
 def known_ends(kafka: Session, place: Place) -> PartitionEnds:
-    """The ends of one partition.
-
-    :raises EosError: they are not known.
-    :raises UnreachableError: no broker answers.
-    """
     found = ends_of(kafka, [place])[place]
     if isinstance(found, str):
         raise EosError(f"eos cannot tell how far {place[0]}-{place[1]} can be read: {found}.")

@@ -55,11 +55,7 @@ def look_at_groups(
 
     The config topic of a group is read only where its workers do not tell its connectors: it takes rights, and time.
 
-    :param topics: by name how many partitions each topic has.
     :param described: groups of which more is known than the brokers tell, see :func:`described_group`.
-    :param states: by group its config topic, where that is read already.
-    :raises UnreachableError: a broker did not answer.
-    :raises EosError: it answered with an error.
     """
     listed = listed_groups(kafka)
     with kafka.admin() as admin:
@@ -126,7 +122,6 @@ def pipelines_of(
 
     Where such an id is split into group and pipeline stands in the group's control topic, if that has its usual name.
 
-    :param topics: that there are.
     :param connects: of those the internal ones of Connect groups: a control topic only if no other fits.
     """
     found = []

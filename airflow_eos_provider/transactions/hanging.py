@@ -48,7 +48,6 @@ class Hanging:
 
     @property
     def is_open_elsewhere(self) -> bool:
-        """Whether its producer has another transaction open."""
         return self.state is not None and self.state.is_open
 
     @property
@@ -71,7 +70,6 @@ class Hanging:
 class HangingLook:
     """What was found in some partitions.
 
-    :param hanging: for certain.
     :param unseen: open, of producers that no coordinator has named, while not all of them could be asked: alive or
         hanging.
     :param unknown: partitions of which nothing is known, with the reason.
@@ -85,7 +83,6 @@ class HangingLook:
 
     @property
     def is_whole(self) -> bool:
-        """Whether what is not named here does not hang."""
         return not (self.unseen or self.unknown or self.hidden)
 
 
@@ -98,9 +95,6 @@ def find_hanging(
     same transaction; a coordinator that had it has named it in between, if all of them were asked.
 
     :param settings: the Kafka cluster; a client that is new knows all of its brokers.
-    :param coordinators: the number of partitions of :data:`STATE_TOPIC`; 0 if it is not known.
-    :param hidden: why there may be further topics.
-    :raises UnreachableError: a broker did not answer.
     """
     with TransactionsClient(settings) as client:
         first = client.held_open(places)
@@ -135,8 +129,6 @@ def decide(
 ) -> HangingLook:
     """What two looks at the partitions, and one at the coordinators between them, come to.
 
-    :param listed: by producer id what the coordinators know.
-    :param described: those of them that have something open in the partitions.
     :param is_whole: whether an id that is not listed is known to no coordinator.
     """
     known = {one.producer_id: one for one in described}

@@ -33,14 +33,7 @@ _KEY = struct.Struct(">hh")
 
 
 def last_used(kafka: Session, ids: Collection[str], partitions: int, since: float) -> dict[str, float]:
-    """When these ids were last used, seconds since the epoch; one that was not since then, or is not found, is absent.
-
-    :param partitions: of ``__transaction_state``.
-    :param since: seconds since the epoch; before that nothing is read.
-    :raises ReadTimeoutError: there is too much to read.
-    :raises ConfigurationError: the principal may not read the topic.
-    :raises UnreachableError: no broker answers.
-    """
+    """When these ids were last used, seconds since the epoch; without those that were not since then."""
     found: dict[str, float] = {}
 
     def take(records: Sequence[LogRecord]) -> None:

@@ -30,8 +30,6 @@ _LIST_SECONDS = 30.0
 class KnownId:
     """One transactional id.
 
-    :param description: what its coordinator knows.
-    :param owner: who writes under it.
     :param used_at: when it was last used by its coordinator's log, seconds since the epoch; None where that was not
         read: its coordinator reports its last transaction, if it had one since its producer took it.
     """
@@ -45,10 +43,7 @@ class KnownId:
         return self.description.transactional_id
 
     def open_seconds(self, now: float) -> float | None:
-        """For how long its transaction has been open; None if none is.
-
-        :param now: seconds since 1970, by this machine's clock; the start is by the broker's.
-        """
+        """For how long its transaction has been open; None if none is."""
         started = self.description.started_at_ms
         return None if started is None else max(0.0, now - started / 1000)
 
@@ -90,9 +85,7 @@ class Filter:
     """Which transactional ids are wanted.
 
     :param everyone: of the whole Kafka cluster, not of the group alone.
-    :param connector: only of this connector's tasks.
     :param topics: only those with an open transaction in one of these topics.
-    :param open_only: only those with an open transaction.
     """
 
     everyone: bool = False
@@ -101,7 +94,6 @@ class Filter:
     open_only: bool = False
 
     def takes(self, known: KnownId) -> bool:
-        """Whether an id is wanted."""
         described, owner = known.description, known.owner
         return (
             (self.everyone or owner.group_id is not None)
@@ -118,13 +110,6 @@ def known_ids(
     wanted: Filter,
     others: Collection[KnownGroup] = (),
 ) -> list[KnownId]:
-    """The transactional ids that the brokers know.
-
-    :param connectors: that exist, or existed, in the group; None if they are not known.
-    :param others: the other Connect groups of the Kafka cluster.
-    :raises UnreachableError: a broker did not answer.
-    :raises ConfigurationError: the principal may not describe one of them.
-    """
     with kafka.transactions() as client:
         listed = client.list()
         others = with_leaders(others, own_group(group_id, connectors), (one.transactional_id for one in listed))
@@ -142,7 +127,7 @@ def named_ids(
     ids: Iterable[str],
     others: Collection[KnownGroup] = (),
 ) -> list[KnownId]:
-    """These transactional ids; those that no coordinator knows are left out. Errors as in :func:`known_ids`."""
+    """These transactional ids; those that no coordinator knows are left out."""
     with kafka.transactions() as client:
         described = client.describe(ids)
         others = with_leaders(
@@ -156,7 +141,6 @@ def hidden_ids(kafka: Session, ids: Iterable[str] = ()) -> tuple[str, ...]:
 
     :param ids: empty to ask for one that nobody uses: whether any may be hidden. A rule that denies some alone cannot
         be noticed so.
-    :raises UnreachableError: no broker answered.
     """
     wanted = sorted(ids) or [secrets.token_hex(12)]
     with kafka.transactions() as client:
@@ -172,7 +156,6 @@ def with_leaders(others: Collection[KnownGroup], own: KnownGroup, ids: Iterable[
 
 
 def own_group(group_id: str, connectors: Collection[str] | None) -> KnownGroup:
-    """This group, with its connectors as far as they are known."""
     return KnownGroup(group_id, None if connectors is None else frozenset(connectors))
 
 
@@ -181,8 +164,6 @@ def hidden_topics(kafka: Session) -> str:
 
     The brokers leave out of their list what it may not describe. So a topic that nobody has is asked for: that it is
     not there, they say only to whom may describe it. A rule that denies some topics alone cannot be noticed.
-
-    :raises UnreachableError: no broker answers.
     """
     name = secrets.token_hex(12)
     with kafka.admin() as admin:
@@ -194,7 +175,6 @@ def hidden_topics(kafka: Session) -> str:
 
 
 def no_topic(kafka: Session, names: Collection[str]) -> ConfigurationError:
-    """The error for topics that are not in the list."""
     who = kafka.settings.who
     return ConfigurationError(
         f"There is no topic {', '.join(sorted(names))}, or {who} may not see it.",

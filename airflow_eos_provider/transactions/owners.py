@@ -13,7 +13,6 @@ from airflow_eos_provider.journal.name import journal_topic
 class Owner:
     """Who writes under a transactional id.
 
-    :param text: for a person.
     :param group_id: of the Connect group; None if it is not this one's.
     :param connector: whose task it is; None if it is none.
     """
@@ -32,7 +31,6 @@ def owner_of(
     connector that the group knows is called one of its own; where another group claims the id too, both are named.
 
     :param connectors: that exist, or existed, in the group; None if they are not known, so that the name decides.
-    :param others: the other Connect groups of the Kafka cluster.
     """
     if transactional_id == leader_id(group_id):
         return Owner("the leader, for the config topic", group_id)

@@ -24,8 +24,6 @@ _SINK = sink_group("")
 
 
 class Standing(StrEnum):
-    """Where a group stands in a partition."""
-
     WAITS = "waits"  # at the last stable offset: it gets nothing more until the transaction ends
     BEFORE = "before"  # it has committed records left to read, or to commit
     PAST = "past"  # it has read what is not committed
@@ -50,7 +48,6 @@ class Reader:
 
     @property
     def standing(self) -> Standing:
-        """Where it stands."""
         if self.committed is None:
             return Standing.UNKNOWN
         if self.committed == self.ends.stable:
@@ -64,12 +61,10 @@ class Reader:
 
     @property
     def to_end(self) -> int | None:
-        """Offsets to the end."""
         return None if self.committed is None else self.ends.end - self.committed
 
     @property
     def words(self) -> str:
-        """Who it is, and where it stands."""
         who = f"sink connector {self.connector} ({self.group_id})" if self.connector else f"group {self.group_id}"
         idle = "" if self.members else "; no member has the partition now"
         if self.committed is None:
@@ -97,12 +92,6 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class ReadersLook:
-    """Who reads some partitions.
-
-    :param readers: by group and partition.
-    :param unknown: what could not be seen, in words.
-    """
-
     readers: tuple[Reader, ...] = ()
     unknown: tuple[str, ...] = ()
 
@@ -116,11 +105,6 @@ class ReadersLook:
 def decide(
     groups: Iterable[GroupSeen], ends: Mapping[Place, EndsOrWhy], sinks: Mapping[str, str]
 ) -> tuple[Reader, ...]:
-    """Who reads these partitions.
-
-    :param ends: of the partitions; one whose ends are not known has no readers that could be placed.
-    :param sinks: by consumer group the sink connector that reads with it.
-    """
     known = {place: there for place, there in ends.items() if isinstance(there, PartitionEnds)}
     return tuple(
         Reader(

@@ -26,7 +26,6 @@ from airflow_eos_provider.transactions.look import (
 class Scope:
     """One group's transactions, and partitions that may hold some open; looked at as often as asked.
 
-    :param config_topic: the group's; by default as the workers' files say.
     :param topics: to look in for hanging transactions; empty for all.
     :param report: called, once, with what makes the owners of ids uncertain.
     """
@@ -63,15 +62,10 @@ class Scope:
         return tuple(map(known_group, other_groups(self._session.kafka, self._session.cluster.group_id)))
 
     def ids(self, wanted: Filter, state: ClusterState | None) -> list[KnownId]:
-        """The transactional ids that are wanted. Errors as in :func:`known_ids`."""
         group_id = self._session.cluster.group_id
         return known_ids(self._session.kafka, group_id, connectors_of(state), wanted, self.others())
 
     def partitions(self) -> dict[str, int]:
-        """By name how many partitions each topic has.
-
-        :raises ConfigurationError: a topic is named that does not exist.
-        """
         known = Topics(self._session.kafka).partitions()
         if missing := sorted(set(self._topics) - known.keys()):
             raise no_topic(self._session.kafka, missing)
@@ -81,7 +75,6 @@ class Scope:
         """What is open and what hangs at this moment.
 
         :param by_name: tell whose an id is by its name, without the config topic.
-        :raises UnreachableError: a broker does not answer.
         """
         opened = self.ids(wanted, None if by_name else self.state())
         if self._topics and not by_name:
@@ -89,7 +82,7 @@ class Scope:
         return Moment(time.time(), tuple(opened), self.hanging())
 
     def hanging(self) -> HangingLook:
-        """What hangs in the topics. Errors as in :meth:`partitions`."""
+        """What hangs in the topics."""
         known = self.partitions()
         places = [(topic, number) for topic in self._topics or known for number in range(known[topic])]
         hidden = "" if self._topics else hidden_topics(self._session.kafka)
@@ -97,5 +90,4 @@ class Scope:
 
 
 def connectors_of(state: ClusterState | None) -> Collection[str] | None:
-    """The connectors that exist, or existed; None if they are not known."""
     return None if state is None else {*state.connectors, *state.task_count_records}

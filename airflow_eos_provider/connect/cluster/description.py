@@ -68,12 +68,8 @@ _LONGEST_REQUEST_SECONDS = 3_600.0
 class RestSettings:
     """How the workers' REST API is called.
 
-    :param username: for basic authentication, together with ``password``.
-    :param token: for bearer authentication.
     :param ca: file of certificate authorities to trust instead of the system's.
     :param verify: whether certificates are verified; on unless turned off explicitly.
-    :param client_certificate: file for mutual TLS, together with ``client_key``.
-    :param client_key_password: of an encrypted ``client_key``.
     :param timeout_seconds: limit of one request; Connect's own limit is 90 s.
     """
 
@@ -92,7 +88,6 @@ class RestSettings:
 class JavaClientFile:
     """A properties file of a Java client, as Kafka's own tools take it for ``--command-config``.
 
-    :param path: the file.
     :param properties: what it says, in librdkafka's names.
     """
 
@@ -101,10 +96,6 @@ class JavaClientFile:
 
     @classmethod
     def read(cls, path: Path) -> JavaClientFile:
-        """Read it.
-
-        :raises ConfigurationError: it cannot be read, or has a security setting that cannot be kept.
-        """
         try:
             return cls(path, from_java(read(path.read_bytes())))
         except OSError as error:
@@ -115,7 +106,6 @@ class JavaClientFile:
 
     @property
     def exposed(self) -> str | None:
-        """A warning, if every user of this machine may read the secrets in it."""
         return exposed_file(self.path, holds_secrets=bool(secrets_of(self.properties)))
 
 
@@ -124,9 +114,6 @@ class ConnectCluster:
     """One Connect cluster: where its Kafka is, its group, its workers.
 
     :param kafka: settings of the Kafka cluster that holds the group and the internal topics.
-    :param group_id: the workers' ``group.id``.
-    :param rest: settings for the workers' REST API.
-    :param workers: the workers that are known, in the order in which they are written down.
     :param other_kafka: settings of other Kafka clusters, in which source connectors have their clients.
     :param topics: names of internal topics by the workers' properties, where a config provider supplies these.
     :param java_files: the files of Java clients that settings of ``kafka`` and ``other_kafka`` were read from.
@@ -149,10 +136,8 @@ class ConnectCluster:
     ) -> ConnectCluster:
         """Check and take over a description.
 
-        :param mapping: see ``docs/connect/describe-a-cluster.md``.
         :param base: folder that relative paths start from; None where a connection describes the cluster.
         :param ssh_connections: looks an Airflow connection of type ``ssh`` up; None outside of Airflow.
-        :raises ConfigurationError: with the name of the key that is missing, unknown or of the wrong kind.
         """
         refuse_later_kinds(mapping, "the cluster description")
         only_known(mapping, _TOP_LEVEL, "the cluster description")
@@ -193,11 +178,7 @@ class ConnectCluster:
 
     @classmethod
     def from_file(cls, path: Path, *, ssh_connections: SshConnections | None = None) -> ConnectCluster:
-        """Read ``eos.yaml``; relative paths in it start from its own folder.
-
-        :param ssh_connections: as in :meth:`from_mapping`.
-        :raises ConfigurationError: the file is missing, is not YAML, or describes no cluster.
-        """
+        """Read ``eos.yaml``; relative paths in it start from its own folder."""
         return cls.from_mapping(_content(path), base=path.resolve().parent, ssh_connections=ssh_connections)
 
     @property
@@ -219,10 +200,6 @@ class ConnectCluster:
         return any(secrets_of(each) for each in settings)
 
     def worker(self, worker_id: str) -> WorkerDescription:
-        """The worker ``host:port``.
-
-        :raises ConfigurationError: no such worker is described.
-        """
         for worker in self.workers:
             if worker.worker_id == worker_id:
                 return worker
@@ -233,7 +210,6 @@ def kafka_of_file(path: Path) -> tuple[KafkaSettings, list[str | None]]:
     """The brokers that a cluster file names; it need not describe a Connect cluster.
 
     :returns: how to reach them; and warnings about secrets in files that every user of this machine may read.
-    :raises ConfigurationError: as :meth:`ConnectCluster.from_file`, of the keys about the brokers.
     """
     content = _content(path)
     only_known(content, _TOP_LEVEL, "the cluster description")
@@ -244,10 +220,6 @@ def kafka_of_file(path: Path) -> tuple[KafkaSettings, list[str | None]]:
 
 
 def _content(path: Path) -> Mapping[str, Any]:
-    """What a cluster file says.
-
-    :raises ConfigurationError: it is missing, cannot be read, or is not YAML.
-    """
     try:
         content = read_yaml(path.read_bytes(), f"The cluster file {path}")
     except FileNotFoundError as error:
@@ -279,10 +251,6 @@ def exposed_file(path: Path, *, holds_secrets: bool) -> str | None:
 
 
 def other_kafka_of(mapping: Mapping[str, Any]) -> tuple[KafkaSettings, ...]:
-    """The settings of the other Kafka clusters in a description.
-
-    :raises ConfigurationError: with the name of the key that is missing, unknown or of the wrong kind.
-    """
     return _other_kafka(mapping, None)[0]
 
 

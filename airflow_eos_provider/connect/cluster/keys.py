@@ -75,8 +75,6 @@ _Loader.add_constructor("tag:yaml.org,2002:str", _Loader.construct_text)
 def read_yaml(data: bytes, what: str) -> Any:
     """The content of a YAML file. The only reader of YAML that users write.
 
-    :param data: the file's bytes.
-    :param what: what the file is, as errors begin: ``The cluster file eos.yaml``.
     :raises ConfigurationError: it is not YAML, has a tag, or gives a key twice; nothing of the file is in the error.
     """
     try:
@@ -94,10 +92,6 @@ def read_yaml(data: bytes, what: str) -> Any:
 
 
 def only_known(mapping: Mapping[str, Any], known: Collection[str], where: str) -> None:
-    """Refuse keys that have no meaning.
-
-    :raises ConfigurationError: with their names.
-    """
     unknown = sorted(str(key) for key in mapping if key not in known)
     if unknown:
         named = [key for key in unknown if _KEY.fullmatch(key)][:_SHOWN_KEYS]
@@ -110,10 +104,6 @@ def only_known(mapping: Mapping[str, Any], known: Collection[str], where: str) -
 
 
 def mapping_of(mapping: Mapping[str, Any], key: str, *, where: str = "") -> Mapping[str, Any]:
-    """A mapping; an empty one where there is none.
-
-    :raises ConfigurationError: it is none.
-    """
     value = mapping.get(key) or {}
     if not isinstance(value, Mapping):
         raise ConfigurationError(f"{where}{key} is not a mapping.", expected=f"{key}: {{name: value, …}}")
@@ -121,10 +111,7 @@ def mapping_of(mapping: Mapping[str, Any], key: str, *, where: str = "") -> Mapp
 
 
 def text_of(mapping: Mapping[str, Any], key: str, *, required: bool = False, where: str = "") -> str:
-    """A text; empty where there is none.
-
-    :raises ConfigurationError: it is a structure; or it is missing and required.
-    """
+    """A text; empty where there is none."""
     text = secret_of(mapping, key, where=where, may_be_empty=True) or ""
     if required and not text.strip():
         raise ConfigurationError(f"{where}{key} is missing.")
@@ -135,7 +122,6 @@ def secret_of(mapping: Mapping[str, Any], key: str, *, where: str = "", may_be_e
     """A text with the blanks around it, as a password may have them; None where the key is not there.
 
     :param may_be_empty: whether a key without a value is the same as no key.
-    :raises ConfigurationError: it is a structure; or the key has no value.
     """
     value = mapping.get(key)
     if isinstance(value, (list, dict)):
@@ -146,11 +132,7 @@ def secret_of(mapping: Mapping[str, Any], key: str, *, where: str = "", may_be_e
 
 
 def seconds_of(mapping: Mapping[str, Any], key: str, where: str, longest: float) -> float | None:
-    """A time in seconds; None if the key is not there.
-
-    :param longest: the most that it may be.
-    :raises ConfigurationError: it is not such a number.
-    """
+    """A time in seconds; None if the key is not there."""
     value = mapping.get(key)
     if value is None:
         return None
@@ -163,11 +145,7 @@ def seconds_of(mapping: Mapping[str, Any], key: str, where: str, longest: float)
 
 
 def name_of(mapping: Mapping[str, Any], key: str, where: str, expected: str) -> str:
-    """One word that no program takes for an option; empty where there is none.
-
-    :param expected: in words, what it should be.
-    :raises ConfigurationError: it is none.
-    """
+    """One word that no program takes for an option; empty where there is none."""
     value = mapping.get(key)
     if value is None:
         return ""
@@ -182,10 +160,7 @@ def name_of(mapping: Mapping[str, Any], key: str, where: str, expected: str) -> 
 
 
 def words_of(mapping: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    """A command as its words; empty where there is none.
-
-    :raises ConfigurationError: it is no list of words; its program looks like an option; a word has a line end in it.
-    """
+    """A command as its words; empty where there is none."""
     value = mapping.get(key)
     if value is None or value == []:
         return ()
@@ -209,10 +184,7 @@ def scalar(value: object) -> str:
 
 
 def local_path(mapping: Mapping[str, Any], key: str, base: Path | None, where: str = "") -> Path | None:
-    """A path on this machine; relative ones start from ``base``.
-
-    :raises ConfigurationError: it is none.
-    """
+    """A path on this machine; relative ones start from ``base``."""
     text = _path_text(mapping, key, where)
     if not text:
         return None
@@ -224,10 +196,6 @@ def local_path(mapping: Mapping[str, Any], key: str, base: Path | None, where: s
 
 
 def far_path(mapping: Mapping[str, Any], key: str, machine: str, where: str) -> Path | None:
-    """A path on another machine.
-
-    :raises ConfigurationError: it is not absolute: the folder of this file, or ``~``, has no meaning there.
-    """
     text = _path_text(mapping, key, where)
     if not text:
         return None

@@ -41,13 +41,7 @@ def machine_of(
     """The machine of one worker.
 
     :param own: what its entry says; None if nothing. Each of its keys stands before that of ``default``.
-    :param default: what the defaults of all workers say; None if nothing.
-    :param url_host: host of its REST address, which is the machine's name where none is given.
-    :param base: folder that relative paths start from; None where a connection describes the cluster.
-    :param ssh_connections: looks an Airflow connection up; None outside of Airflow.
-    :param where: ``workers[1].``, for errors.
     :returns: None for this machine.
-    :raises ConfigurationError: with the key that is unknown, of the wrong kind or not allowed here.
     """
     in_defaults = _keys(default, "defaults.machine")
     in_entry = _keys(own, f"{where}machine")
@@ -154,10 +148,7 @@ def _connection(
 
 
 def _no_files_of_this_machine(said: Mapping[str, Any], base: Path | None, where: str) -> None:
-    """Refuse that a connection's own description chooses among the logins that this machine has.
-
-    :raises ConfigurationError: it names a file with a login, or with whom to trust.
-    """
+    """Refuse that a connection's own description chooses among the logins that this machine has."""
     named = [key for key in OF_THIS_MACHINE if key in said]
     if named and base is None:
         raise ConfigurationError(

@@ -22,10 +22,7 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY
 class ManagedService:
     """Kafka Connect that its provider operates.
 
-    :param name: as its provider calls it.
     :param hosts: matches the host names of its REST addresses.
-    :param why: why its workers cannot be rolled.
-    :param instead: what is possible there.
     """
 
     name: str
@@ -85,6 +82,5 @@ def managed_service(url: str) -> ManagedService | None:
 
 
 def managed_workers(workers: Iterable[WorkerDescription]) -> dict[str, ManagedService]:
-    """Those workers that belong to a managed service, by worker id."""
     found = {worker.worker_id: managed_service(worker.url) for worker in workers}
     return {worker_id: service for worker_id, service in found.items() if service is not None}

@@ -50,10 +50,7 @@ class ClientAddresses:
         }
 
     def elsewhere(self, config: Mapping[str, str | None]) -> dict[str, str]:
-        """By client the addresses of a connector that are not all known as its workers'.
-
-        :param config: of the connector.
-        """
+        """By client the addresses of a connector that are not all known as its workers'."""
         given = {client: config.get(OVERRIDES[client]) or self._defaults[client] for client in CLIENTS}
         return {client: text for client, text in given.items() if text and not addresses_of(text) <= self._own}
 
@@ -79,12 +76,6 @@ class OtherKafka:
         return self._sessions[addresses]
 
     def id_of(self, text: str) -> str:
-        """The id of the cluster behind some addresses.
-
-        :raises ConfigurationError: a config provider supplies them.
-        :raises UnreachableError: no broker answers there; asked again, the same.
-        :raises EosError: its brokers refuse the login, or an answer.
-        """
         if any(references(text)):
             raise ConfigurationError("a config provider supplies the addresses")
         addresses = addresses_of(text)
@@ -99,7 +90,6 @@ class OtherKafka:
         return found
 
     def close(self) -> None:
-        """Close every client."""
         for session in self._sessions.values():
             session.close()
 
@@ -136,10 +126,7 @@ class OtherKafka:
 
 
 def _checked(cluster_id: str, text: str) -> str:
-    """A cluster id, if it is one: brokers of anybody may say anything.
-
-    :raises RefusedError: it is none.
-    """
+    """A cluster id, if it is one: brokers of anybody may say anything."""
     if not _CLUSTER_ID.fullmatch(cluster_id or ""):
         raise RefusedError(f"The brokers at {text} report an invalid cluster id: {cluster_id!r}.")
     return cluster_id

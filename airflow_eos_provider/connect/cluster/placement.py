@@ -20,8 +20,6 @@ class SshLogin:
 
     :param password: from an Airflow connection only.
     :param private_key: text of a private key, from an Airflow connection only.
-    :param passphrase: of ``private_key`` or ``key_file``.
-    :param key_file: file of a private key.
     :param host_key: the only host key that is taken (``ssh-ed25519 AAAA…``), instead of the known hosts.
     """
 
@@ -39,8 +37,6 @@ class SshConnection:
     """What an Airflow connection of type ``ssh`` says.
 
     :param host: its host; empty if it names none.
-    :param login: who logs in.
-    :param connect_seconds: how long a connection may take to be made; None if it does not say.
     """
 
     host: str
@@ -58,11 +54,8 @@ class MachineDescription:
 
     :param ssh: its name, as ``ssh`` takes it: an alias of the user's ``~/.ssh/config``, a host name or an address;
         empty for this machine.
-    :param login: who logs in.
-    :param sudo: what goes through ``sudo -n`` there.
     :param ssh_config: an OpenSSH client configuration instead of the user's own.
     :param known_hosts: a file of known hosts instead of the user's and the system's.
-    :param connect_seconds: how long a connection may take to be made.
     """
 
     ssh: str

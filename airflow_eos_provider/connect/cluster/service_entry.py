@@ -42,11 +42,7 @@ _OTHER_UNITS = (
 def service_of(entry: Any, *, journal: bool, where: str) -> tuple[ServiceDescription | None, Mapping[str, Any]]:
     """Who owns a worker's process.
 
-    :param entry: what is said in its place; None if nothing.
-    :param journal: whether the worker's log is said to be a journal.
-    :param where: ``workers[1].service``, for errors.
     :returns: the service, None for nobody; and of a start command the keys of :data:`START_KEYS`.
-    :raises ConfigurationError: with the key that is missing, unknown or of the wrong kind.
     """
     if entry is None:
         return None, {}
@@ -69,10 +65,7 @@ def service_of(entry: Any, *, journal: bool, where: str) -> tuple[ServiceDescrip
 
 
 def refuse_later_kinds(entry: Mapping[str, Any], where: str) -> None:
-    """Refuse what is recognised and not rolled by this version.
-
-    :raises ConfigurationError: with what is possible today.
-    """
+    """Refuse what is recognised and not rolled by this version."""
     for key, meaning in _NOT_YET.items():
         if entry.get(key) is not None:
             raise ConfigurationError(
@@ -84,10 +77,6 @@ def refuse_later_kinds(entry: Mapping[str, Any], where: str) -> None:
 
 
 def unit_name(value: Any, where: str) -> str:
-    """The whole name of a systemd service unit.
-
-    :raises ConfigurationError: it is no name of a service unit.
-    """
     expected = "the name of one service unit, such as kafka-connect or kafka-connect@1.service"
     if not isinstance(value, str) or not _UNIT.fullmatch(value) or len(value) + len(".service") > _UNIT_LENGTH:
         raise ConfigurationError(f"{where} is {shown(value)}.", expected=expected)

@@ -14,13 +14,8 @@ from airflow_eos_provider.connect.cluster.placement import MachineDescription, P
 class WorkerDescription:
     """One worker, as its owner describes it.
 
-    :param url: REST address, ``http(s)://host:port``.
-    :param config: the worker's properties file, on its machine.
     :param log: the file with the worker's log output, on its machine; None also where systemd's
         journal is the log.
-    :param pid_file: the file with the worker's process id, on its machine.
-    :param start: command that starts the worker.
-    :param cwd: folder in which ``start`` runs.
     :param env: variables for ``start``; values are never shown.
     :param machine: how its machine is reached; None for this one.
     :param service: who owns its process; None for nobody: ``start`` starts it.
@@ -52,7 +47,6 @@ class WorkerDescription:
         return self.machine is not None and not self.machine.is_this_one
 
     def uses_sudo_for(self, privilege: Privilege) -> bool:
-        """Whether this goes through sudo on its machine."""
         return self.machine is not None and privilege in self.machine.sudo
 
 

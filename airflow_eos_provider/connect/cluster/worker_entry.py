@@ -33,7 +33,6 @@ _PROCESS = "process"
 class Surroundings:
     """What the entries of one description have in common.
 
-    :param defaults: what holds for every worker that does not say it itself.
     :param base: folder that relative paths of this machine start from; None where a connection describes the cluster.
     :param ssh_connections: looks an Airflow connection of type ``ssh`` up; None outside of Airflow.
     """
@@ -44,10 +43,6 @@ class Surroundings:
 
 
 def defaults_of(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a description says for all workers.
-
-    :raises ConfigurationError: it is no mapping, or has a key that only a worker of its own can have.
-    """
     value = mapping.get("defaults")
     if value is None:
         return {}
@@ -59,11 +54,6 @@ def defaults_of(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def worker_of(entry: Any, number: int, around: Surroundings) -> WorkerDescription:
-    """One worker.
-
-    :param number: its place in the list, from 1.
-    :raises ConfigurationError: with the key that is missing, unknown or of the wrong kind.
-    """
     where = f"workers[{number}]."
     if not isinstance(entry, Mapping):
         raise ConfigurationError(f"workers[{number}] is not a mapping.", expected="{url: …, config: …, …}")
@@ -101,8 +91,6 @@ def worker_of(entry: Any, number: int, around: Surroundings) -> WorkerDescriptio
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
-    """Reads paths of a worker's machine."""
-
     machine: MachineDescription | None
     base: Path | None
 
@@ -117,7 +105,6 @@ class _Paths:
 
 
 def _address(entry: Mapping[str, Any], where: str) -> tuple[str, SplitResult]:
-    """A REST address, as it is written and in its parts."""
     url = text_of(entry, "url", required=True, where=where)
     expected = "http://host:port or https://host:port, without user or password"
     try:
@@ -137,10 +124,7 @@ def _where(entry: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _flat_start(entry: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """The keys of a start command that stand in the entry itself, as in older descriptions.
-
-    :raises ConfigurationError: ``service`` stands beside them: one of the two would be ignored.
-    """
+    """The keys of a start command that stand in the entry itself, as in older descriptions."""
     flat = {key: entry[key] for key in START_KEYS if entry.get(key) not in (None, [], {}, "")}
     host = text_of(entry, "host")
     if host and host != _PROCESS:

@@ -36,8 +36,6 @@ class KindCount:
 
     :param live: records that are the newest of their key, and no removals.
     :param dead: all others: compaction will take them.
-    :param live_bytes: keys and values of the live ones.
-    :param dead_bytes: of the dead ones.
     """
 
     live: int = 0
@@ -56,8 +54,6 @@ class KindCount:
 class Census:
     """What a config topic holds.
 
-    :param kinds: by the kind of record.
-    :param state: what the records add up to.
     :param commits: by connector how many task sets (generations) are still in the log.
     :param leftovers: by connector that does not exist the kinds of its records.
     :param writers: by producer id the number of records; None for plain producers.
@@ -218,15 +214,7 @@ class ConfigTopicLook:
 
 
 def look_at_config_topic(kafka: Kafka, topic: str, group_id: str, progress: Progress | None = None) -> ConfigTopicLook:
-    """Read a config topic three times: its batches for the writers, its records to count them, and against the clock.
-
-    :param kafka: settings or session of its cluster.
-    :param group_id: the workers' ``group.id``, by which the leader's transactional id is known.
-    :param progress: called with offsets passed and offsets in all, of all three reads together.
-    :raises ConfigurationError: there is no such topic, it has more than one partition, or it may not be read.
-    :raises UnreachableError: no broker answers.
-    :raises ReadTimeoutError: an open transaction holds the read back, or it did not go on.
-    """
+    """Read a config topic three times: its batches for the writers, its records to count them, and for the time."""
     with session_of(kafka) as session:
         writers = read_writers(session, topic, part_of(progress, 0, 3))
         if len(writers.end) != 1:
@@ -263,11 +251,7 @@ class Counts:
 
 
 def counted_records(kafka: Kafka, topic: str, progress: Progress | None = None) -> Counts:
-    """Read a compacted topic once, and count.
-
-    :raises UnknownTopicError: there is no such topic.
-    :raises UnreachableError: no broker answers.
-    """
+    """Read a compacted topic once, and count."""
     newest: dict[bytes | None, bool] = {}
     read = 0
 

@@ -32,7 +32,6 @@ _PARSED_KEPT = 1_000
 class TaskSet:
     """A complete set of task configurations, as one ``commit-`` record put it in force.
 
-    :param count: number of tasks, numbered from 0.
     :param commit_offset: offset of that record.
     :param configs: configuration by task number, never shown: it may hold secrets.
     """
@@ -47,7 +46,6 @@ class TaskCountRecord:
     """``tasks-fencing-<connector>``: how many tasks the next fencing round must fence. It outlives its connector.
 
     :param count: number of tasks; their transactional ids are ``<group>-<connector>-0`` and so on.
-    :param offset: the offset of the record.
     """
 
     count: int
@@ -126,10 +124,6 @@ def read_cluster_state(kafka: Kafka, topic: str, timeout_seconds: float = 20.0) 
     """The state that all committed records of a config topic add up to.
 
     :param kafka: its settings; or a session, which reads only what has come since its last look.
-    :param topic: the workers' ``config.storage.topic``.
-    :param timeout_seconds: limit of the read.
-    :raises ConfigurationError: there is no such topic, or it has more than one partition and so is no config topic.
-    :raises UnreachableError: no broker answers.
     :raises ReadTimeoutError: an open transaction (of the leader's) holds the reader back, or there was too much. What
         was read is not lost: a session's next read goes on there.
     """
@@ -138,7 +132,6 @@ def read_cluster_state(kafka: Kafka, topic: str, timeout_seconds: float = 20.0) 
 
 
 def config_follower(topic: str) -> Follower[ClusterState]:
-    """Follows a config topic."""
     return Follower(topic, ConfigReplay)
 
 
@@ -334,8 +327,6 @@ class _Offsets:
     Where two records of one key are left, the later one was beyond the cleaner's reach at its last run, and so
     was everything after it: compaction would have taken the earlier one otherwise. Only gaps from there on count. What
     an earlier read has seen proves nothing here, since the cleaner may have run in between.
-
-    :param begin: where the read begins.
     """
 
     def __init__(self, begin: int = 0) -> None:

@@ -80,7 +80,6 @@ class WantedTopic:
     :param connectors: whose own topic it is; empty for a topic of the whole group, and for one that is not in use yet.
     :param partitions: how many; :data:`BROKERS_DEFAULT`; None if it cannot be known here.
     :param replicas: copies of each partition, in the same way.
-    :param settings: of the topic, by their names in Kafka.
     :param unknown: the workers' settings of it that a config provider supplies.
     :param addresses: of the brokers of another Kafka cluster that it is in; empty for the workers'.
     """
@@ -107,7 +106,6 @@ class WantedTopic:
 class SharedTopic:
     """The internal topic that a property names, which all workers of a group must have in common.
 
-    :param setting: such as ``offset.storage.topic``.
     :param name: of the topic; empty if it is not known, or the workers differ.
     :param differing: who says what, if they differ; else empty.
     :param unknown: by worker its reference to a config provider: that value cannot be compared with the others.
@@ -122,8 +120,6 @@ class SharedTopic:
     def of(cls, name: str, workers: Mapping[str, Mapping[str, str]], described: str = "") -> SharedTopic:
         """The topic by the workers' properties and the cluster description.
 
-        :param name: of the property.
-        :param workers: their properties by worker id.
         :param described: the topic's name in the cluster description; workers with a reference are taken to have it.
         """
         said = {_DESCRIPTION: described} if described else {}
@@ -164,7 +160,6 @@ class SharedTopic:
 class WorkerFiles:
     """What the workers' properties files say, as far as they can be read here.
 
-    :param properties: by worker id.
     :param unread: by worker id why its file was not read.
     :param described: by property the internal topics that the cluster description names.
     """
@@ -180,9 +175,7 @@ class WorkerFiles:
     def common(self, name: str, given: str | None = None) -> str:
         """The name of an internal topic, which all workers need to have in common.
 
-        :param name: the property that names it.
         :param given: the topic's name if the caller has it; it wins over the files.
-        :raises ConfigurationError: the workers' files differ in it; or neither they nor the cluster description say it.
         """
         if given:
             return given
@@ -216,11 +209,6 @@ class WorkerFiles:
 
         Connect's rules: ``DistributedConfig`` for the defaults and a topic's further settings (KIP-605),
         ``KafkaOffsetBackingStore`` for an own topic, which gets what the global one gets.
-
-        :param connectors: whose own topic it is.
-        :param partitions: that win over the files'; not of the config topic.
-        :param replicas: that win over the files'.
-        :raises ConfigurationError: the files differ in it, or a number is none.
         """
         settings = {setting: self._agreed(role.prefix + setting) for setting in self._settings(role)}
         unknown = [role.prefix + setting for setting, value in settings.items() if any(references(value))]
@@ -251,10 +239,7 @@ class WorkerFiles:
         return number
 
     def _agreed(self, name: str, default: str = "") -> str:
-        """The value that all workers have.
-
-        :raises ConfigurationError: they differ.
-        """
+        """The value that all workers have."""
         values = {worker: properties.get(name) or default for worker, properties in self.properties.items()}
         if differing := _differing(values):
             raise ConfigurationError(

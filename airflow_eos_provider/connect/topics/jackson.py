@@ -43,8 +43,6 @@ def encode(value: Json) -> bytes:
     the infinities strings. Doubles are written as by ``Double.toString`` since Java 19, the shortest digits that name
     the number; an older Java writes some doubles with one more (2.0E-3 the same, 2.0E23 not), so that a double does
     not belong into a key.
-
-    :raises ConfigurationError: the value has a part that Connect's JSON has no room for.
     """
     return _text(value).encode()
 

@@ -82,15 +82,12 @@ class OffsetKey:
 
 
 def offset_key(connector: str, partition: Mapping[str, Any] | None) -> bytes:
-    """A key as Connect's REST API spells it.
-
-    :raises ConfigurationError: the partition holds what Connect's JSON has no room for.
-    """
+    """A key as Connect's REST API spells it."""
     return encode([connector, None if partition is None else hash_map_order(dict(partition))])
 
 
 def offset_value(offset: Mapping[str, Any]) -> bytes:
-    """A value as Connect's REST API spells it. Errors as in :func:`offset_key`."""
+    """A value as Connect's REST API spells it."""
     return encode(hash_map_order(dict(offset)))
 
 
@@ -102,10 +99,7 @@ Packed = dict[int, dict[bytes, bytes]]
 class OffsetRecord:
     """The newest record of a key in one partition of an offsets topic.
 
-    :param topic: the offsets topic.
-    :param kafka_partition: its partition.
     :param position: offset of the record there.
-    :param timestamp_ms: of the record.
     :param value: None for a removal.
     :param headers: names and contents; Connect writes none. Empty of a read that did not ask for them.
     """
@@ -143,7 +137,6 @@ class OffsetLog:
     A topic may have millions of offsets. So what is kept of each is the bytes of its key and one string of bytes with
     all the rest: some 200 bytes in all for a short key and value. Each :class:`OffsetRecord` is made when it is needed.
 
-    :param topic: its name.
     :param outcome: how a record's transaction ended; by default every record counts as committed.
     :ivar without_key: records without a key, which Connect passes over.
     """
@@ -187,12 +180,7 @@ class OffsetLog:
 
 @dataclass(frozen=True, slots=True)
 class NewestRecords:
-    """The newest records of one connector in a topic, by key and partition; each is made when it is asked for.
-
-    :param topic: its name.
-    :param packed: what the topic's log has kept.
-    :param keys: by partition the connector's keys, in their order.
-    """
+    """The newest records of one connector in a topic, by key and partition; each is made when it is asked for."""
 
     topic: str
     packed: Packed = field(repr=False)
@@ -222,7 +210,6 @@ def _content(header: str | bytes | None) -> bytes | None:
 class Offset:
     """One source offset as a task sees it.
 
-    :param record: where it stands.
     :param own: whether that is the connector's own topic.
     :param is_read: whether its tasks read that topic; with a topic of their own they do not read the global one.
     :param others: further records of this key: the global topic's under an own one, other partitions of a topic.
@@ -253,7 +240,6 @@ def combined(own: Iterable[OffsetRecord] | None, global_: Iterable[OffsetRecord]
     ``ConnectorOffsetBackingStore.get`` puts these nulls over the global topic's offsets.
 
     :param own: newest records of the connector's own topic, by key; None if it has no such topic.
-    :param global_: those of the workers' ``offset.storage.topic``, by key.
     :returns: by key; keys that are removed everywhere are not among them.
     """
 

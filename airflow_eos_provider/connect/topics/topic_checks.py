@@ -23,8 +23,6 @@ _MENDED_HERE = "'eos topics create' sets it."
 class FoundTopic:
     """An internal topic as it is.
 
-    :param id: its topic id.
-    :param partitions: how many it has.
     :param replicas: copies of the partition that has fewest of them.
     :param settings: that are in force, the brokers' defaults included.
     """
@@ -39,13 +37,10 @@ class FoundTopic:
 class TopicsLook:
     """The internal topics of a group, as they were found.
 
-    :param brokers: how many the workers' Kafka cluster has now.
-    :param wanted: every internal topic once.
     :param found: by name, those that exist.
     :param own: by connector its own offsets topic; in another Kafka cluster ``<its id>/<topic>``.
     :param foreign_ids: by topic the transactional ids of others than the group that have written to it lately.
     :param workers_run: whether a worker answers, or is in the group.
-    :param not_checked: what could not be seen, and why.
     :param brokers_elsewhere: by topic, of those in other Kafka clusters, how many brokers are there now.
     """
 
@@ -98,10 +93,7 @@ class TopicsLook:
 
 
 def users_of(own: Mapping[str, str]) -> dict[str, list[str]]:
-    """By topic the connectors whose own topic it is, by name.
-
-    :param own: by connector its topic.
-    """
+    """By topic the connectors whose own topic it is, by name."""
     users: dict[str, list[str]] = {}
     for connector, topic in sorted(own.items()):
         users.setdefault(topic, []).append(connector)
@@ -113,7 +105,6 @@ class TopicFinding(Finding):
     """A failed check of a topic.
 
     :param mends: settings of the topic that mend it; none where nothing here does.
-    :param creates: the topic is missing, and can be created.
     """
 
     mends: Mapping[str, str] = field(default_factory=dict)
@@ -357,9 +348,7 @@ def _looked_at(wanted: WantedTopic, found: FoundTopic) -> dict[str, str | None]:
 class TopicChange:
     """What is done to one topic.
 
-    :param wanted: the topic.
     :param creates: it is created; else it is there, and settings of it change.
-    :param settings: that are set.
     :param before: those that are set, as they are.
     """
 
@@ -382,10 +371,7 @@ class TopicChange:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What creates and mends a group's internal topics. Nothing is deleted, and no data moves.
-
-    :param rests_on: what it was made from.
-    """
+    """What creates and mends a group's internal topics. Nothing is deleted, and no data moves."""
 
     changes: tuple[TopicChange, ...]
     rests_on: Mapping[str, Any]
