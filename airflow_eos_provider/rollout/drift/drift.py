@@ -18,7 +18,7 @@ from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.rollout.history import Rollout
 from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
-from airflow_eos_provider.rollout.observe.reported_states import two_names
+from airflow_eos_provider.rollout.observe.roster import stranger
 
 _SHORT = 12
 
@@ -162,7 +162,7 @@ def _unknown_members(
 ) -> Iterator[Finding]:
     for worker_id in observation.unknown_members:
         if worker_id in observation.aliases:
-            yield replace(two_names(observation, worker_id), kind=DriftKind.UNKNOWN_MEMBER)
+            yield replace(stranger(observation, worker_id), kind=DriftKind.UNKNOWN_MEMBER)
             continue
         member = unknown.get(worker_id, UnknownMember(worker_id))
         what = f"{worker_id} is a member of the group, but not in the cluster file"

@@ -18,16 +18,14 @@ from airflow_eos_provider.rollout.observe.observation import Observation, Worker
 from airflow_eos_provider.rollout.observe.reported_states import (
     SLOW_LOOK_SECONDS,
     Doubt,
-    Report,
     doubtful,
     neighbour_of,
     reports,
     restart_command,
     twins,
-    two_names,
 )
+from airflow_eos_provider.rollout.observe.roster import last_words, listed, out_of_the_group, stranger
 from airflow_eos_provider.rollout.plan.worker_edits import not_ready_for_enabled, uncommitted_readers
-from airflow_eos_provider.rollout.settings import session_timeout_seconds
 
 #: A connector gets its tasks within seconds; while it does not answer, Connect asks it again and again.
 TASKLESS_SECONDS = 120.0
@@ -92,9 +90,9 @@ def _other_groups(observation: Observation) -> Iterator[Check]:
 
 def _roster(observation: Observation) -> Iterator[Check]:
     for member in observation.unknown_members:
-        yield two_names(observation, member) if member in observation.aliases else _unknown_member(member, observation)
+        yield stranger(observation, member)
     for worker in observation.workers:
-        if (state := _out_of_the_group(worker, observation)) is not None:
+        if (state := out_of_the_group(observation, worker)) is not None:
             yield failed(worker.worker_id, *state)
         if worker.facts.problem and worker not in observation.url_only:
             remedy = worker.facts.problem_remedy or "correct the cluster file"
@@ -103,69 +101,16 @@ def _roster(observation: Observation) -> Iterator[Check]:
             yield _silent(worker, observation)
 
 
-def _unknown_member(member: str, observation: Observation) -> Check:
-    known = " or ".join(worker.worker_id for worker in observation.nameless)
-    return failed(
-        member,
-        f"{member} is a member of the group, but not in the cluster file",
-        (f"if it is {known} by another address, correct its url; otherwise " if known else "")
-        + "'eos discover' proposes its entry",
-    )
-
-
-def _out_of_the_group(worker: WorkerObservation, observation: Observation) -> tuple[str, ...] | None:
-    """Why a worker does not work in the group, and what to do."""
-    worker_id, its_group = worker.worker_id, f"group {observation.group_id}"
-    if worker in observation.stopped:
-        if worker in observation.url_only:  # its process cannot be looked at
-            no_member = f"{worker_id} is not a member of {its_group}, and does not answer: {worker.rest_problem}"
-            return no_member, worker.silence_remedy
-        joins_as = (
-            f"{worker_id} is stopped; by its configuration it would join as {worker.facts.declared.mode or 'unknown'}"
-        )
-        return (joins_as + _last_words(worker, observation),)
-    if worker in observation.lost:
-        timeout = session_timeout_seconds(worker.facts.properties)
-        return (
-            f"{worker_id} is dead: no process of it runs, though the group still counts it as a member"
-            + _last_words(worker, observation),
-            f"start it; or wait: after its session timeout ({timeout:.0f} s) the group drops it, and its tasks are "
-            f"unassigned for the rebalance delay (up to {observation.rebalance_delay_ms / 1000:.0f} s)",
-        )
-    if worker in observation.nameless:
-        others = ", ".join(observation.members[member].url.rstrip("/") for member in observation.unknown_members)
-        no_process = f"no process of it is found ({worker.facts.running.detail}), and "
-        return (
-            f"{worker_id} answers at {worker.worker.url}, but {'' if worker.worker.is_url_only else no_process}"
-            f"no member of {its_group} has that address",
-            f"if it is behind a proxy or has another host name, write the advertised url in the cluster file: {others}"
-            if others
-            else "it may still be joining; if not, check its url, and group_id in the cluster file",
-        )
-    is_known = worker_id in observation.members or worker_id in observation.aliases.values()
-    if worker.is_running and not is_known and observation.group and observation.group.is_stable:
-        return (
-            f"{worker_id} runs, but is not a member of {its_group}",
-            "it may still be joining; if not, check group.id and bootstrap.servers in its configuration",
-        )
-    return None
-
-
 def _silent(worker: WorkerObservation, observation: Observation) -> Check:
     worker_id, problem, facts = worker.worker_id, worker.rest_problem, worker.facts
-    last_words = _last_words(worker, observation) if worker.root is None else ""
+    said = last_words(observation, worker) if worker.root is None else ""
     if worker.root is None and facts.obstacles_to("answer"):
         obstacle = facts.obstacles_to("answer")[0]
-        return failed(worker_id, f"{worker_id}: {obstacle.what}, {problem}{last_words}", obstacle.remedy)
+        return failed(worker_id, f"{worker_id}: {obstacle.what}, {problem}{said}", obstacle.remedy)
     if worker.is_young(observation.at):
         remedy = f"check again; if it stays so, {facts.read_its_log}"
-        return failed(worker_id, f"{worker_id} is starting: {problem}{last_words}", remedy)
-    return failed(worker_id, f"{worker_id}: {problem}{last_words}", worker.silence_remedy)
-
-
-def _last_words(worker: WorkerObservation, observation: Observation) -> str:
-    said = [r for r in doubtful(observation, Doubt.LAST_WORD) if r.worker_id == worker.worker_id]
-    return f"; last reported before it stopped answering: {_listed(said)}" if said else ""
+        return failed(worker_id, f"{worker_id} is starting: {problem}{said}", remedy)
+    return failed(worker_id, f"{worker_id}: {problem}{said}", worker.silence_remedy)
 
 
 def _internal_topics(observation: Observation) -> Iterator[Check]:
@@ -184,12 +129,12 @@ def _neighbours(observation: Observation) -> Iterator[Check]:
         neighbour = neighbour_of(observation, worker_id)
         again = "; ".join(restart_command(observation, name) for name in sorted({r.connector for r in theirs}))
         if neighbour is None:
-            what = f"{worker_id} reports, but is no member of the group: {_listed(theirs)}"
+            what = f"{worker_id} reports, but is no member of the group: {listed(theirs)}"
             remedy = f"if that worker is gone for good, restart what it reports: {again}"
         else:
             what = (
                 f"two Connect groups use the same internal topics: {worker_id}, a member of group {neighbour}, "
-                f"reports {_listed(theirs)}; both groups run these connectors"
+                f"reports {listed(theirs)}; both groups run these connectors"
             )
             remedy = (
                 f"stop the workers of {neighbour}, or give them config, offset and status topics of their own "
@@ -350,11 +295,6 @@ def _reported_elsewhere(observation: Observation) -> Iterator[Check]:
         if report.state == "UNASSIGNED" and report.placed_on == () and observation.should_run(report.connector):
             what = f"{report} is {report.state} and placed on no worker, and no rebalance delay runs"
             yield failed(report.connector, what, "check again; if it stays so, read the log of the leader")
-
-
-def _listed(found: list[Report], limit: int = 6) -> str:
-    shown = [f"{report} {report.state}" for report in found[:limit]]
-    return ", ".join(shown) + (f" and {len(found) - limit} more" if len(found) > limit else "")
 
 
 def _transactions(observation: Observation) -> Iterator[Check]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import quote
 
-from airflow_eos_provider.rollout.check import Check, failed
 from airflow_eos_provider.rollout.observe.observation import Observation
 
 
@@ -64,17 +63,6 @@ def neighbour_of(observation: Observation, worker_id: str) -> str | None:
         if any(member.url and member.worker_id == worker_id for member in group.members):
             return group.group_id
     return None
-
-
-def two_names(observation: Observation, member: str) -> Check:
-    """A member that the description has under another name of the same port."""
-    described = observation.aliases[member]
-    return failed(
-        member,
-        f"{member}, a member of the group, and {described} of the cluster file are the same port under two names",
-        f"write the advertised url in the cluster file: {observation.members[member].url.rstrip('/')} "
-        "(its rest.advertised.host.name)",
-    )
 
 
 def twins(observation: Observation) -> dict[str, list[str]]:

@@ -28,8 +28,8 @@ from airflow_eos_provider.rollout.observe.reported_states import (
     neighbour_of,
     restart_command,
     twins,
-    two_names,
 )
+from airflow_eos_provider.rollout.observe.roster import out_of_the_group, stranger
 from airflow_eos_provider.rollout.plan.worker_edits import (
     ISOLATION_PROPERTY,
     READ_COMMITTED,
@@ -37,7 +37,7 @@ from airflow_eos_provider.rollout.plan.worker_edits import (
     properties_to_set,
     uncommitted_readers,
 )
-from airflow_eos_provider.rollout.settings import RolloutSettings, session_timeout_seconds
+from airflow_eos_provider.rollout.settings import RolloutSettings
 
 #: KIP-618 came with Apache Kafka 3.3.0 (KAFKA-10000).
 FIRST_VERSION = (3, 3)
@@ -129,35 +129,13 @@ def roster(observation: Observation, target: Mode) -> Check:
         return unknown(observation.group_problem or "the group is not readable")
     if not observation.group.is_stable:
         return unknown(f"the members are unknown while the group is in state {observation.group.state}")
-    for member in observation.aliases:
-        return two_names(observation, member)
-    if observation.unknown_members:
-        return fails(
-            f"member {', '.join(observation.unknown_members)} of the group is not in the cluster description",
-            "add it ('eos discover' proposes an entry), or stop it",
-        )
+    for member in observation.unknown_members:
+        return stranger(observation, member)
+    for worker in sorted(observation.not_stopped, key=lambda each: each in observation.lost):
+        if (out := out_of_the_group(observation, worker)) is not None:
+            answer = unknown if worker in observation.lost else fails
+            return answer(*out)
     members = observation.members
-    absent = [w for w in observation.workers if w.worker_id not in members and w.is_running]
-    if absent:
-        return fails(
-            f"{absent[0].worker_id} runs ({absent[0].facts.runs_as}), but is not a member of group "
-            f"{observation.group_id}",
-            f"check group.id and bootstrap.servers in the {absent[0].facts.edit}, or wait until it has joined",
-        )
-    if observation.nameless:
-        worker = observation.nameless[0]
-        return fails(
-            f"{worker.worker_id} answers, but no process of it is found ({worker.facts.running.detail}), and no member "
-            "of the group has its address",
-            "write the url that it advertises, not a proxy's; or correct group_id and where it runs",
-        )
-    if observation.lost:
-        dead = observation.lost[0]
-        return unknown(
-            f"{dead.worker_id} is dead: no process of it runs, though the group still counts it as a member",
-            f"start it, or wait for its session timeout ({session_timeout_seconds(dead.facts.properties):.0f} s): "
-            "then the group drops it",
-        )
     unseen = [w for w in observation.workers if w.worker_id in members and not w.is_running]
     if unseen:
         return fails(

@@ -108,13 +108,13 @@ REASONS: dict[str, tuple[Any, str, Verdict, str]] = {
         lambda c: c.join("w9:8083"),
         "roster",
         FAIL,
-        "member w9:8083 of the group is not in the cluster description",
+        "w9:8083 is a member of the group, but not in the cluster file",
     ),
     "a running worker that is no member": (
         lambda c: c.leave(W2),
         "roster",
         FAIL,
-        "w2:8083 runs (pid 996400), but is not a member of group lab",
+        "w2:8083 runs, but is not a member of group lab",
     ),
     "a member whose process is not found here": (
         lambda c: c.facts(W2, is_running=False),
@@ -281,11 +281,9 @@ def test_each_reason_against_a_roll_is_told_by_its_check_alone(cluster: Any, rea
 def test_a_dead_member_is_waited_for_or_started(cluster: Any) -> None:
     """Its pid file is right; it is the worker that is gone."""
     roster = answer(check(cluster.kill(W2)), "roster")
-    assert (roster.verdict, roster.found) == (
-        INCONCLUSIVE,
-        "w2:8083 is dead: no process of it runs, though the group still counts it as a member",
-    )
-    assert roster.remedy == "start it, or wait for its session timeout (10 s): then the group drops it"
+    assert roster.verdict is INCONCLUSIVE
+    assert roster.found.startswith("w2:8083 is dead: no process of it runs, though the group still counts it as")
+    assert roster.remedy.startswith("start it; or wait: after its session timeout (10 s) the group drops it")
 
 
 def test_no_worker_is_enabled_beside_a_disabled_one(cluster_in: Any) -> None:
