@@ -19,12 +19,10 @@ from airflow_eos_provider.rollout.observe.reported_states import (
     SLOW_LOOK_SECONDS,
     Doubt,
     doubtful,
-    neighbour_of,
     reports,
     restart_command,
-    twins,
 )
-from airflow_eos_provider.rollout.observe.roster import last_words, listed, out_of_the_group, stranger
+from airflow_eos_provider.rollout.observe.roster import foreign_reports, last_words, out_of_the_group, stranger
 from airflow_eos_provider.rollout.plan.worker_edits import not_ready_for_enabled, uncommitted_readers
 
 #: A connector gets its tasks within seconds; while it does not answer, Connect asks it again and again.
@@ -119,36 +117,6 @@ def _internal_topics(observation: Observation) -> Iterator[Check]:
         if topic.problem:
             answer = inconclusive if topic.unknown and not topic.differing else failed
             yield answer(topic.setting, topic.problem, topic.remedy)
-
-
-def _neighbours(observation: Observation) -> Iterator[Check]:
-    """Two groups on the same internal topics: each runs every connector, and each writes over the other's states."""
-    strange = doubtful(observation, Doubt.UNKNOWN_WORKER)
-    for worker_id in sorted({report.worker_id for report in strange}):
-        theirs = [report for report in strange if report.worker_id == worker_id]
-        neighbour = neighbour_of(observation, worker_id)
-        again = "; ".join(restart_command(observation, name) for name in sorted({r.connector for r in theirs}))
-        if neighbour is None:
-            what = f"{worker_id} reports, but is no member of the group: {listed(theirs)}"
-            remedy = f"if that worker is gone for good, restart what it reports: {again}"
-        else:
-            what = (
-                f"two Connect groups use the same internal topics: {worker_id}, a member of group {neighbour}, "
-                f"reports {listed(theirs)}; both groups run these connectors"
-            )
-            remedy = (
-                f"stop the workers of {neighbour}, or give them config, offset and status topics of their own "
-                f"(config.storage.topic and so on); then restart these connectors: {again}"
-            )
-        yield failed(worker_id, what, remedy)
-    named = {neighbour_of(observation, report.worker_id) for report in strange}
-    for group, names in sorted(twins(observation).items()):
-        if group not in named:
-            yield failed(
-                group,
-                f"group {group} runs connectors of the same names at the same config offset: {', '.join(names)}",
-                "compare the workers' config.storage.topic: two groups on one topic run each connector twice",
-            )
 
 
 def _modes(observation: Observation) -> Iterator[Check]:
@@ -318,7 +286,7 @@ _LOOKS = (
     _other_groups,
     _roster,
     _internal_topics,
-    _neighbours,
+    foreign_reports,
     _modes,
     _edited_files,
     _group,

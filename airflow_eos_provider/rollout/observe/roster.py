@@ -1,10 +1,19 @@
-"""Members that are not described, and described workers that do not work in the group."""
+"""Members that are not described, described workers that do not work in the group, and reports from outside of it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from airflow_eos_provider.rollout.check import Check, failed
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
-from airflow_eos_provider.rollout.observe.reported_states import Doubt, Report, doubtful
+from airflow_eos_provider.rollout.observe.reported_states import (
+    Doubt,
+    Report,
+    doubtful,
+    neighbour_of,
+    restart_command,
+    twins,
+)
 from airflow_eos_provider.rollout.settings import session_timeout_seconds
 
 
@@ -64,12 +73,44 @@ def out_of_the_group(observation: Observation, worker: WorkerObservation) -> tup
     return None
 
 
+def foreign_reports(observation: Observation) -> Iterator[Check]:
+    """Two groups on the same internal topics: each runs every connector, and each writes over the other's states."""
+    strange = doubtful(observation, Doubt.UNKNOWN_WORKER)
+    for worker_id in sorted({report.worker_id for report in strange}):
+        theirs = [report for report in strange if report.worker_id == worker_id]
+        neighbour = neighbour_of(observation, worker_id)
+        again = "; ".join(restart_command(observation, name) for name in sorted({r.connector for r in theirs}))
+        if neighbour is None:
+            what = f"{worker_id} reports, but is no member of the group: {_listed(theirs)}"
+            remedy = f"if that worker is gone for good, restart what it reports: {again}"
+        else:
+            what = (
+                f"two Connect groups use the same internal topics: {worker_id}, a member of group {neighbour}, "
+                f"reports {_listed(theirs)}; both groups run these connectors"
+            )
+            remedy = (
+                f"stop the workers of {neighbour}, or give them config, offset and status topics of their own "
+                f"(config.storage.topic and so on); then restart these connectors: {again}"
+            )
+        yield failed(worker_id, what, remedy)
+    named = {neighbour_of(observation, report.worker_id) for report in strange}
+    for group, names in sorted(twins(observation).items()):
+        if group not in named:
+            yield failed(
+                group,
+                f"group {group} runs connectors of the same names at the same config offset: {', '.join(names)}",
+                "compare the workers' config.storage.topic. If both groups use one topic, each runs every connector: "
+                "stop one of them or give it topics of its own; if not, pause and resume a connector of either group: "
+                "their config offsets differ then",
+            )
+
+
 def last_words(observation: Observation, worker: WorkerObservation) -> str:
     """What a worker that does not answer has reported last."""
     said = [r for r in doubtful(observation, Doubt.LAST_WORD) if r.worker_id == worker.worker_id]
-    return f"; last reported before it stopped answering: {listed(said)}" if said else ""
+    return f"; last reported before it stopped answering: {_listed(said)}" if said else ""
 
 
-def listed(found: list[Report], limit: int = 6) -> str:
+def _listed(found: list[Report], limit: int = 6) -> str:
     shown = [f"{report} {report.state}" for report in found[:limit]]
     return ", ".join(shown) + (f" and {len(found) - limit} more" if len(found) > limit else "")

@@ -27,9 +27,8 @@ from airflow_eos_provider.rollout.observe.reported_states import (
     doubtful,
     neighbour_of,
     restart_command,
-    twins,
 )
-from airflow_eos_provider.rollout.observe.roster import out_of_the_group, stranger
+from airflow_eos_provider.rollout.observe.roster import foreign_reports, out_of_the_group, stranger
 from airflow_eos_provider.rollout.plan.worker_edits import (
     ISOLATION_PROPERTY,
     READ_COMMITTED,
@@ -369,43 +368,18 @@ def connectors(observation: Observation, target: Mode) -> Check:
             f"the task configs of {', '.join(incomplete)} are not complete in the config topic",
             "send its configuration again, unchanged (PUT), or delete it; Connect starts none of its tasks",
         )
-    strange = _strange_reports(observation)
-    if strange is not None:
-        return strange
-    tasks = sum(len(status.tasks) for status in observation.statuses.values())
-    broken = sorted(n for n, s in observation.statuses.items() if any(t.state == "FAILED" for t in s.tasks))
-    also = f"; FAILED tasks already now in {', '.join(broken)}" if broken else ""
-    return holds(f"{len(observation.statuses)} connectors, {tasks} tasks{also}")
-
-
-def _strange_reports(observation: Observation) -> Check | None:
-    """States that another group's worker has written, or that no worker has written since one went away."""
-    for report in doubtful(observation, Doubt.UNKNOWN_WORKER):
-        group = neighbour_of(observation, report.worker_id)
-        again = restart_command(observation, report.connector)
-        if group is not None:
-            return fails(
-                f"two Connect groups use the same internal topics: {report} reports from {report.worker_id}, a member "
-                f"of group {group}",
-                f"stop the workers of {group}, or give them topics of their own; then {again}",
-            )
-        return unknown(
-            f"{report} reports from {report.worker_id}, which is no member of the group",
-            f"find out what that worker is; if it is gone for good: {again}",
-        )
-    for group, names in sorted(twins(observation).items()):
-        return unknown(
-            f"group {group} runs connectors of the same names at the same config offset: {', '.join(names)}",
-            "compare the workers' config.storage.topic. If both groups use one topic, stop one of them or "
-            "give it topics of its own; if not, pause and resume a connector of either group: their config "
-            "offsets differ then",
-        )
+    for each in foreign_reports(observation):
+        answer = fails if neighbour_of(observation, each.subject) else unknown
+        return answer(each.found, each.remedy)
     for report in doubtful(observation, Doubt.UNASSIGNED):
         return unknown(
             f"{report} is UNASSIGNED, though the group has placed it on {' and '.join(report.placed_on or ())}",
             f"check again; if it stays so: {restart_command(observation, report.connector)}",
         )
-    return None
+    tasks = sum(len(status.tasks) for status in observation.statuses.values())
+    broken = sorted(n for n, s in observation.statuses.items() if any(t.state == "FAILED" for t in s.tasks))
+    also = f"; FAILED tasks already now in {', '.join(broken)}" if broken else ""
+    return holds(f"{len(observation.statuses)} connectors, {tasks} tasks{also}")
 
 
 def begins_exactly_once(observation: Observation, target: Mode) -> bool:

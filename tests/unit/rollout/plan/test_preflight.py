@@ -132,7 +132,7 @@ REASONS: dict[str, tuple[Any, str, Verdict, str]] = {
         lambda c: c.status("file", worker_id="w9:8083").see(neighbours=(other_group("w9:8083"),)),
         "connectors",
         FAIL,
-        "two Connect groups use the same internal topics: connector file reports from w9:8083, a member of group other",
+        "two Connect groups use the same internal topics: w9:8083, a member of group other, reports connector file",
     ),
     "two groups on one config topic": (
         lambda c: c.see(neighbours=(other_group("w9:8083", "file"),)),
@@ -144,7 +144,7 @@ REASONS: dict[str, tuple[Any, str, Verdict, str]] = {
         lambda c: c.task("file", 0, worker_id="w9:8083"),
         "connectors",
         INCONCLUSIVE,
-        "task file-0 reports from w9:8083, which is no member of the group",
+        "w9:8083 reports, but is no member of the group: task file-0 RUNNING",
     ),
     "a connector that is unassigned though it is placed": (
         lambda c: c.status("file", state="UNASSIGNED"),
