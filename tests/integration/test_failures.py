@@ -96,7 +96,7 @@ def kind_of(observation: Observation, name: str) -> FailureKind:
     assert observation.statuses is not None
     (task,) = observation.statuses[name].tasks
     assert MISLEADING in (task.trace or ""), "Connect says something else by now"
-    return observation.failure_of(name, task).kind
+    return observation.failure_of(name, task.number).kind
 
 
 def reported(observation: Observation, name: str) -> tuple[str, str]:

@@ -576,7 +576,7 @@ def _named(lab: Lab, name: str, kind: FailureKind) -> tuple[str, str]:
         observation = observer.observe()
     assert observation.statuses is not None
     tasks = observation.statuses[name].tasks
-    assert [observation.failure_of(name, task).kind for task in tasks] == [kind] * len(tasks)
+    assert [observation.failure_of(name, task.number).kind for task in tasks] == [kind] * len(tasks)
     ((what, remedy),) = [(f.found, f.remedy) for f in findings(observation) if f"connector {name} " in f.found]
     return what, remedy
 

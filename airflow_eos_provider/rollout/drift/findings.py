@@ -241,7 +241,7 @@ def _failed_tasks(name: str, status: ConnectorStatus, observation: Observation) 
     by_reason: dict[str, tuple[list[str], Failure]] = {}
     for task in status.tasks:
         if task.state == "FAILED":
-            failure = observation.failure_of(name, task)
+            failure = observation.failure_of(name, task.number)
             by_reason.setdefault(failure.kind, ([], failure))[0].append(str(task.number))
     for numbers, failure in by_reason.values():
         tasks = f"task{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
@@ -249,14 +249,14 @@ def _failed_tasks(name: str, status: ConnectorStatus, observation: Observation) 
 
 
 def _reported_elsewhere(observation: Observation) -> Iterator[Check]:
-    for report in doubtful(observation, Doubt.UNASSIGNED, Doubt.ELSEWHERE):
-        on = " and ".join(report.placed_on or ()) or "no worker"
-        if report.doubt is Doubt.UNASSIGNED:
-            what = f"{report} is UNASSIGNED, though the group has placed it on {on}"
-        else:
+    for doubt in (Doubt.UNASSIGNED, Doubt.ELSEWHERE):
+        for report in doubtful(observation, doubt):
+            on = " and ".join(report.placed_on or ()) or "no worker"
             what = f"{report} is placed on {on}, but reported {report.state} by {report.worker_id}"
-        remedy = f"check again; if it stays so, restart it: {restart_command(observation, report.connector)}"
-        yield failed(report.connector, what, remedy)
+            if doubt is Doubt.UNASSIGNED:
+                what = f"{report} is UNASSIGNED, though the group has placed it on {on}"
+            remedy = f"check again; if it stays so, restart it: {restart_command(observation, report.connector)}"
+            yield failed(report.connector, what, remedy)
     if observation.group is None or not observation.group.is_stable or observation.group.delay_ms:
         return
     for report in reports(observation):

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.rollout.check import Check, fails, holds, named, unknown
 from airflow_eos_provider.rollout.gate.expectation import Expectation, ended_elsewhere
 from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.observe.reported_states import reports
 
 #: Name of the condition that the restarted worker's process runs.
 PROCESS = "process"
@@ -172,11 +172,7 @@ def states(expectation: Expectation, observation: Observation) -> Check:
     """
     if observation.statuses is None:
         return unknown(observation.statuses_problem or "not readable")
-    troubles = [
-        trouble
-        for connector in sorted(observation.statuses)
-        for trouble in _troubles(connector, expectation, observation)
-    ]
+    troubles = list(_troubles(expectation, observation))
     troubles += [
         _Trouble(task.rpartition("/")[0], f"task {task} ran before the roll and has no status now", ran_before=True)
         for task, state in expectation.baseline.tasks.items()
@@ -343,50 +339,30 @@ class _Trouble:
     ran_before: bool
 
 
-def _troubles(connector: str, expectation: Expectation, observation: Observation) -> Iterator[_Trouble]:
-    """What is wrong with this connector and its tasks."""
-    status = (observation.statuses or {})[connector]
-    if not observation.should_run(connector):  # deleted, paused or stopped on purpose
-        return
-    before = expectation.baseline.connectors.get(connector)
-    if before == "RUNNING" and status.state != "RUNNING":
-        yield _Trouble(
-            connector, f"connector {connector} is {status.state}, it was RUNNING before the roll", ran_before=True
-        )
-    elif status.state == "RUNNING":
-        placed_on = observation.placed_on(connector)
-        if placed_on is not None and placed_on != [status.worker_id]:
-            what = _reports_from_elsewhere(f"connector {connector}", status.worker_id, placed_on)
+def _troubles(expectation: Expectation, observation: Observation) -> Iterator[_Trouble]:
+    """What is wrong with connectors and tasks by the states that are reported of them."""
+    for report in reports(observation):
+        connector = report.connector
+        if not observation.should_run(connector):  # deleted, paused or stopped on purpose
+            continue
+        before = expectation.baseline.state(connector, report.task)
+        if report.state == "RUNNING":
+            # A status outlives its worker: RUNNING counts only from the one member that the group has placed it on.
+            if report.placed_on not in (None, (report.worker_id,)):
+                on = " and ".join(report.placed_on or ()) or "no member"
+                what = f"{report} reports from {report.worker_id}, but is placed on {on}"
+                yield _Trouble(connector, what, ran_before=before is not None)
+        elif before == "RUNNING" or (report.task is not None and (before, report.state) != ("FAILED", "FAILED")):
+            what = f"{report} is {report.state}, it was {before or 'not there'} before the roll"
+            if report.task is not None and report.state == "FAILED":
+                what += f": {observation.failure_of(connector, report.task)}"
             yield _Trouble(connector, what, ran_before=before is not None)
-    for task in status.tasks:
-        yield from _task_troubles(connector, task, expectation, observation)
-
-
-def _task_troubles(
-    connector: str, task: TaskStatus, expectation: Expectation, observation: Observation
-) -> Iterator[_Trouble]:
-    before = expectation.baseline.tasks.get(f"{connector}/{task.number}")
-    if task.state == "RUNNING":
-        placed_on = observation.placed_on(connector, task.number)
-        if placed_on is not None and placed_on != [task.worker_id]:
-            what = _reports_from_elsewhere(f"task {connector}-{task.number}", task.worker_id, placed_on)
-            yield _Trouble(connector, what, ran_before=before is not None)
-    elif before != "FAILED" or task.state != "FAILED":
-        what = f"task {connector}-{task.number} is {task.state}, it was {before or 'not there'} before the roll"
-        if task.state == "FAILED":
-            what += f": {observation.failure_of(connector, task)}"
-        yield _Trouble(connector, what, ran_before=before is not None)
-
-
-def _reports_from_elsewhere(what: str, worker_id: str, placed_on: list[str]) -> str:
-    """A status outlives its worker: RUNNING counts only from the one member that the group has placed it on."""
-    return f"{what} reports from {worker_id}, but is placed on {' and '.join(placed_on) or 'no member'}"
 
 
 def _is_lost(task: str, state: str, observation: Observation) -> bool:
     """A task that ran before, still belongs to its connector's task set, and has no status at all."""
     connector, _, number = task.rpartition("/")
-    if state != "RUNNING" or observation.config is None or not observation.task_should_run(connector, int(number)):
+    if state != "RUNNING" or observation.config is None or not observation.should_run(connector, int(number)):
         return False
     status = (observation.statuses or {}).get(connector)
     return status is None or int(number) not in {t.number for t in status.tasks}

@@ -32,6 +32,10 @@ class Baseline:
             configs={name: state.config_offset for name, state in configs.items()},
         )
 
+    def state(self, connector: str, task: int | None) -> str | None:
+        """The state of a connector, or of a task of it, before the roll; None if it was not there."""
+        return self.connectors.get(connector) if task is None else self.tasks.get(f"{connector}/{task}")
+
     def was_reconfigured(self, connector: str, observation: Observation) -> bool:
         """Whether someone has given the connector another configuration since, so that its trouble may be theirs."""
         now = observation.config.connectors.get(connector) if observation.config else None

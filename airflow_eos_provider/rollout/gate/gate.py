@@ -19,6 +19,7 @@ from airflow_eos_provider.rollout.gate.conditions import CONDITIONS, PROCESS, Co
 from airflow_eos_provider.rollout.gate.expectation import Expectation
 from airflow_eos_provider.rollout.gate.state import GateState, Hold
 from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.observe.reported_states import reports
 
 #: A look's oldest part may be so old when the look is complete. A worker that answers does so within eight seconds
 #: (``observer.py``); what took longer may have ended since.
@@ -160,25 +161,26 @@ def connectors_to_restart(expectation: Expectation, observation: Observation) ->
     round; upstream's own system test ``test_exactly_once_source`` restarts failed tasks once for that.
     """
     found: dict[str, str] = {}
-    for connector, status in sorted((observation.statuses or {}).items()):
-        for task in status.tasks:
-            failed_before = expectation.baseline.tasks.get(f"{connector}/{task.number}") == "FAILED"
-            if task.state == "FAILED" and not failed_before and observation.should_run(connector):
-                failure = observation.failure_of(connector, task)
-                if failure.kind.is_mended_by_restart:
-                    found.setdefault(connector, str(failure.kind))
+    for report in reports(observation):
+        name, number = report.connector, report.task
+        failed_before = expectation.baseline.state(name, number) == "FAILED"
+        if number is None or report.state != "FAILED" or failed_before or not observation.should_run(name):
+            continue
+        failure = observation.failure_of(name, number)
+        if failure.kind.is_mended_by_restart:
+            found.setdefault(name, str(failure.kind))
     return found
 
 
 def _is_down(task: str, expectation: Expectation, observation: Observation) -> bool:
     """Whether this task ran before, should run now, and is not reported RUNNING by the very member it is placed on."""
     connector, _, number = task.rpartition("/")
-    if expectation.baseline.tasks.get(task) != "RUNNING" or not observation.task_should_run(connector, int(number)):
+    if expectation.baseline.tasks.get(task) != "RUNNING" or not observation.should_run(connector, int(number)):
         return False
     status = (observation.statuses or {}).get(connector)
-    reports = [t for t in status.tasks if t.number == int(number)] if status else []
+    reported = [t for t in status.tasks if t.number == int(number)] if status else []
     placed_on = observation.placed_on(connector, int(number))
-    return not any(t.state == "RUNNING" and placed_on == [t.worker_id] for t in reports)
+    return not any(t.state == "RUNNING" and placed_on == [t.worker_id] for t in reported)
 
 
 def _clock(at: float) -> str:

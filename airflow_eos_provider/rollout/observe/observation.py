@@ -12,7 +12,7 @@ from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.group import Member, WorkerGroup
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import WorkerMode
-from airflow_eos_provider.connect.rest import ConnectorStatus, Health, TaskStatus, WorkerRoot
+from airflow_eos_provider.connect.rest import ConnectorStatus, Health, WorkerRoot
 from airflow_eos_provider.connect.task_failures import Failure, name_failure, transaction_timeout_ms
 from airflow_eos_provider.connect.topics.config_topic import ClusterState
 from airflow_eos_provider.connect.topics.internal_topics import TOPICS, SharedTopic
@@ -250,19 +250,22 @@ class Observation:
             return sorted(w for w, placed in placement.items() if connector in placed.connectors)
         return sorted(w for w, placed in placement.items() if (connector, number) in placed.tasks)
 
-    def should_run(self, connector: str) -> bool:
-        """Whether the config topic has this connector, neither paused nor stopped. True if it could not be read."""
-        state = self.config.connectors.get(connector) if self.config else None
-        return self.config is None or (state is not None and state.target_state == "STARTED")
+    def should_run(self, connector: str, number: int | None = None) -> bool:
+        """Whether the config topic has this connector, neither paused nor stopped, and this task in its task set.
 
-    def task_should_run(self, connector: str, number: int) -> bool:
-        """Whether the connector should run and its task set has this task. True if that could not be read."""
-        state = self.config.connectors.get(connector) if self.config else None
-        return self.should_run(connector) and (state is None or number < (state.task_count or 0))
+        True if it could not be read.
+        """
+        if self.config is None:
+            return True
+        state = self.config.connectors.get(connector)
+        if state is None or state.target_state != "STARTED":
+            return False
+        return number is None or number < (state.task_count or 0)
 
-    def failure_of(self, connector: str, task: TaskStatus) -> Failure:
+    def failure_of(self, connector: str, number: int) -> Failure:
         """Why this failed task has failed, as far as its trace and its transactional id tell."""
-        transactional_id = f"{self.group_id}-{connector}-{task.number}"
+        task = next(task for task in (self.statuses or {})[connector].tasks if task.number == number)
+        transactional_id = f"{self.group_id}-{connector}-{number}"
         known = {t.transactional_id: t for t in self.transactions or ()}
         state = self.config.connectors.get(connector) if self.config else None
         worker = next((w for w in self.workers if w.worker_id == task.worker_id), None)

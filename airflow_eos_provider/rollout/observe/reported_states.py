@@ -30,7 +30,6 @@ class Report:
     :param task: number of the task; None for the connector itself.
     :param worker_id: who has reported it.
     :param placed_on: the workers that have it by the group's assignment; None if that cannot be known.
-    :param doubt: why it does not count; None if it does.
     """
 
     connector: str
@@ -38,23 +37,23 @@ class Report:
     state: str
     worker_id: str
     placed_on: tuple[str, ...] | None
-    doubt: Doubt | None
 
     def __str__(self) -> str:
         return f"connector {self.connector}" if self.task is None else f"task {self.connector}-{self.task}"
 
 
 def reports(observation: Observation) -> Iterator[Report]:
-    """All reported states, each with what speaks against it."""
+    """All reported states, by connector: its own, then those of its tasks."""
     for name, status in sorted((observation.statuses or {}).items()):
-        yield _report(observation, name, None, status.state, status.worker_id)
-        for task in status.tasks:
-            yield _report(observation, name, task.number, task.state, task.worker_id)
+        tasks = ((task.number, task.state, task.worker_id) for task in status.tasks)
+        for number, state, worker_id in ((None, status.state, status.worker_id), *tasks):
+            placed_on = observation.placed_on(name, number)
+            yield Report(name, number, state, worker_id, None if placed_on is None else tuple(placed_on))
 
 
 def doubtful(observation: Observation, *doubts: Doubt) -> tuple[Report, ...]:
     """The reports with one of these doubts."""
-    return tuple(report for report in reports(observation) if report.doubt in doubts)
+    return tuple(report for report in reports(observation) if _doubt(observation, report) in doubts)
 
 
 def neighbour_of(observation: Observation, worker_id: str) -> str | None:
@@ -106,29 +105,21 @@ def restart_command(observation: Observation, connector: str) -> str:
     return f"curl -X POST '{path}'"
 
 
-def _report(observation: Observation, connector: str, task: int | None, state: str, worker_id: str) -> Report:
-    placed_on = observation.placed_on(connector, task)
-    placed = None if placed_on is None else tuple(placed_on)
-    should_run = observation.should_run(connector) if task is None else observation.task_should_run(connector, task)
-    doubt = _doubt(observation, state, worker_id, placed, should_run=should_run)
-    return Report(connector, task, state, worker_id, placed, doubt)
-
-
-def _doubt(
-    observation: Observation, state: str, worker_id: str, placed: tuple[str, ...] | None, *, should_run: bool
-) -> Doubt | None:
+def _doubt(observation: Observation, report: Report) -> Doubt | None:
+    """Why a reported state does not count; None if it does."""
+    worker_id, placed = report.worker_id, report.placed_on
     if not worker_id:  # a connector without a status, for its first moments
         return None
     if worker_id in observation.silent:
         return Doubt.LAST_WORD
-    if placed is None or not should_run:
+    if placed is None or not observation.should_run(report.connector, report.task):
         return None
     described = {worker.worker_id for worker in observation.workers}
     if worker_id not in observation.members and (worker_id not in described or placed):
         # While a rebalance delay runs, what a described worker has left behind is placed on no member.
         return Doubt.UNKNOWN_WORKER if worker_id not in described else Doubt.ELSEWHERE
-    if state == "UNASSIGNED" and placed:
+    if report.state == "UNASSIGNED" and placed:
         return Doubt.UNASSIGNED
-    if state == "RUNNING" and placed and worker_id not in placed:
+    if report.state == "RUNNING" and placed and worker_id not in placed:
         return Doubt.ELSEWHERE
     return None
