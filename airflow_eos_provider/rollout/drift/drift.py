@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
@@ -32,17 +33,6 @@ class DriftKind(StrEnum):
     EDITED_FILE = "edited file"
     INTERNAL_TOPICS = "internal topics"
     UNFINISHED_ROLLOUT = "unfinished rollout"
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownMember:
-    """What a member that the cluster file does not have says of itself.
-
-    :param runs_exactly_once: whether it is enabled; None if it does not tell.
-    """
-
-    worker_id: str
-    runs_exactly_once: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +129,15 @@ def newest_rollout(rollouts: Collection[Rollout]) -> Rollout | None:
     return max(standing, key=lambda rollout: rollout.record.started_at, default=None)
 
 
-def find_drift(observation: Observation, expected: Expected, unknown: Collection[UnknownMember] = ()) -> Drift:
-    """Hold one look at a cluster against what is expected of it."""
+def find_drift(
+    observation: Observation, expected: Expected, unknown: Mapping[str, bool | None] = MappingProxyType({})
+) -> Drift:
+    """Hold one look at a cluster against what is expected of it.
+
+    :param unknown: by unknown member, whether it says that it is enabled; None if it does not tell.
+    """
     found = (
-        *_unknown_members(observation, expected, {member.worker_id: member for member in unknown}),
+        *_unknown_members(observation, expected, unknown),
         *_modes(observation, expected),
         *_missing(observation, expected),
         *_edited(observation, expected),
@@ -158,18 +153,18 @@ def _fails(kind: DriftKind, subject: str, found: str, remedy: str, detail: str =
 
 
 def _unknown_members(
-    observation: Observation, expected: Expected, unknown: Mapping[str, UnknownMember]
+    observation: Observation, expected: Expected, unknown: Mapping[str, bool | None]
 ) -> Iterator[Finding]:
     for worker_id in observation.unknown_members:
         if worker_id in observation.aliases:
             yield replace(stranger(observation, worker_id), kind=DriftKind.UNKNOWN_MEMBER)
             continue
-        member = unknown.get(worker_id, UnknownMember(worker_id))
+        is_enabled = unknown.get(worker_id)
         what = f"{worker_id} is a member of the group, but not in the cluster file"
-        if member.runs_exactly_once is not None:
-            what += f"; it runs {'enabled' if member.runs_exactly_once else 'disabled or preparing, not enabled'}"
+        if is_enabled is not None:
+            what += f"; it runs {'enabled' if is_enabled else 'disabled or preparing, not enabled'}"
         harm = ""
-        if member.runs_exactly_once is False and Mode.ENABLED in expected.modes:
+        if is_enabled is False and Mode.ENABLED in expected.modes:
             harm = "there is no exactly-once while it is in the group. "
         yield _fails(
             DriftKind.UNKNOWN_MEMBER,
@@ -240,13 +235,14 @@ def _edited(observation: Observation, expected: Expected) -> Iterator[Finding]:
             found.setdefault((worker.facts.edit.name, worker.facts.digest, seen), []).append(worker)
     for (_, digest, seen), workers in found.items():
         names = ", ".join(worker.worker_id for worker in workers)
-        yield _fails(
-            DriftKind.EDITED_FILE,
-            names,
-            f"the {workers[0].facts.edit} of {names} {', and '.join(seen)}",
-            _remedy_for_edit(workers[0], is_as_left=_is_as_left(workers[0], expected) or digest in expected.accepted),
-            digest[:_SHORT],
+        remedy = (
+            "find out who changed it. If it is a mistake, restore the former content before the worker restarts. If it "
+            f"is intended, restart the worker when the group is stable, and accept the content: 'accept' {digest}"
         )
+        if _is_as_left(workers[0], expected) or digest in expected.accepted:
+            remedy = "the worker may still run with the former content: restart it when the group is stable"
+        what = f"the {workers[0].facts.edit} of {names} {', and '.join(seen)}"
+        yield _fails(DriftKind.EDITED_FILE, names, what, remedy, digest[:_SHORT])
 
 
 def _seen_of_edit(worker: WorkerObservation, observation: Observation, expected: Expected) -> tuple[str, ...]:
@@ -271,16 +267,6 @@ def _seen_of_edit(worker: WorkerObservation, observation: Observation, expected:
 
 def _is_as_left(worker: WorkerObservation, expected: Expected) -> bool:
     return worker.facts.digest in expected.digests.get(worker.worker_id, frozenset())
-
-
-def _remedy_for_edit(worker: WorkerObservation, *, is_as_left: bool) -> str:
-    if is_as_left:
-        return "the worker may still run with the former content: restart it when the group is stable"
-    return (
-        "find out who changed it. If it is a mistake, restore the former content before the worker restarts. If it is "
-        "intended, restart the worker when the group is stable, and accept the content: "
-        f"'accept' {worker.facts.digest}"
-    )
 
 
 def _internal_topics(observation: Observation) -> Iterator[Finding]:

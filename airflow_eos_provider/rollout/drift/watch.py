@@ -13,7 +13,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.journal.journal import read_journal
-from airflow_eos_provider.rollout.drift.drift import Drift, Expected, UnknownMember, find_drift, newest_rollout
+from airflow_eos_provider.rollout.drift.drift import Drift, Expected, find_drift, newest_rollout
 from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, whole_history
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
@@ -64,7 +64,7 @@ class DriftWatch:
         after = newest if isinstance(newest, Rollout) else None
         members = observation.group.members if observation.group else ()
         self.members = tuple(sorted(member.member_id for member in members))
-        unknown = [self._ask(worker_id, observation) for worker_id in observation.unknown_members]
+        unknown = {worker_id: self._ask(worker_id, observation) for worker_id in observation.unknown_members}
         expected = Expected.after(after).stated(self._mode, self._accept)
         drift = find_drift(observation, expected, unknown)
         if isinstance(newest, ForeignRollout):
@@ -82,7 +82,7 @@ class DriftWatch:
             return rollouts[0]
         return newest_rollout([one for one in rollouts if isinstance(one, Rollout)])
 
-    def _ask(self, worker_id: str, observation: Observation) -> UnknownMember:
+    def _ask(self, worker_id: str, observation: Observation) -> bool | None:
         """Whether an unknown member is enabled. It gets no credentials: its owner is not known."""
         settings = replace(
             self.cluster.rest,
@@ -95,9 +95,9 @@ class DriftWatch:
         )
         try:
             with ConnectRest(observation.members[worker_id].url, settings, retry_seconds=0.0) as rest:
-                return UnknownMember(worker_id, mode_evidence.probe(rest).runs_exactly_once)
+                return mode_evidence.probe(rest).runs_exactly_once
         except EosError:
-            return UnknownMember(worker_id)
+            return None
 
 
 def _stand(rollout: Rollout | ForeignRollout | None) -> tuple[str, str] | None:

@@ -24,7 +24,6 @@ from airflow_eos_provider.rollout.drift.drift import (
     Drift,
     DriftKind,
     Expected,
-    UnknownMember,
     find_drift,
     newest_rollout,
 )
@@ -128,7 +127,7 @@ def test_a_worker_under_two_names_is_one_finding_and_none_is_missing(enabled: An
 
 def test_an_unknown_member_is_told_with_what_it_says_of_itself(enabled: Any, expected: Expected) -> None:
     enabled.join("x:8083")
-    found = only(find_drift(enabled.observe(), expected, [UnknownMember("x:8083", False)]))
+    found = only(find_drift(enabled.observe(), expected, {"x:8083": False}))
     assert (found.kind, found.subject) == (DriftKind.UNKNOWN_MEMBER, "x:8083")
     assert "not enabled" in found.found
     assert "there is no exactly-once" in found.remedy
