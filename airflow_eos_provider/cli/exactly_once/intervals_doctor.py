@@ -24,13 +24,7 @@ from airflow_eos_provider.cli.common import (
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.finding import Finding, Verdict
-from airflow_eos_provider.interval.spark.executors.needs import (
-    NEEDS,
-    PANDAS,
-    PYTHONS,
-    SPARKS,
-    Diagnosis,
-)
+from airflow_eos_provider.interval.spark.executors.needs import NEEDS, PYTHONS, SPARKS, Diagnosis
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document
 
@@ -157,12 +151,8 @@ def _show_supported() -> None:
     console.print(f"  Python {', '.join(PYTHONS)}; the driver and the executors have the same", soft_wrap=True)
     console.print(f"  Spark {', '.join(SPARKS)}", soft_wrap=True)
     for need in NEEDS:
-        if need.name == "pandas":
-            bounds = "; ".join(f"{spark}: ≥ {least}" for spark, least in PANDAS.items())
-            console.print(f"  pandas < 3, by Spark's version {bounds}  (driver)", soft_wrap=True)
-        else:
-            who = "driver and executors" if need.executor else "driver"
-            console.print(f"  {need.name} {need.bounds}  ({who})", soft_wrap=True)
+        who = "driver and executors" if need.executor else "driver"
+        console.print(f"  {need.name} {need.bounds}  ({who})", soft_wrap=True)
 
 
 def _show_place(found: Diagnosis, place: str, checks: list[Finding]) -> None:

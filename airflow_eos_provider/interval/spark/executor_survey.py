@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
-from airflow_eos_provider.finding import Finding, Verdict
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.interval.progress import Report, silent
 from airflow_eos_provider.interval.spark.executors import environment
 from airflow_eos_provider.interval.spark.executors.needs import (
@@ -58,14 +58,6 @@ _DEFAULTS = {
 }
 
 
-def look_at_driver(kafka: KafkaSettings | None = None, *, java: bool = True) -> PythonLook:
-    """What this Python has."""
-    modules = [need.module for need in NEEDS if need.driver]
-    found = PythonLook.from_dict(environment.look(modules, kafka.properties if kafka else None))
-    version = environment.java() if java else None
-    return replace(found, place="driver", host=socket.gethostname(), task="", java=version)
-
-
 def diagnose(
     *,
     kafka: KafkaSettings | None = None,
@@ -77,29 +69,34 @@ def diagnose(
     report: Report = silent,
 ) -> Diagnosis:
     """Look at the driver and, where a master or a remote server is named, at every executor."""
-    driver = look_at_driver(kafka, java=remote is None)
-    checks = driver_checks(driver)
+    client = dict(kafka.properties) if kafka else None
+    looked = PythonLook(**environment.look([need.module for need in NEEDS if need.driver], client))
+    java = None if remote else environment.java()
+    driver = replace(looked, place="driver", host=socket.gethostname(), java=java)
+    checks, looks = driver_checks(driver), list[PythonLook]()
     target = remote or master
     if target is None:
         return Diagnosis(driver, (), checks)
-    _require_spark(driver)
+    if "pyspark" not in driver.packages:
+        raise ConfigurationError(
+            f"This Python ({driver.interpreter}) has no pyspark: {driver.broken.get('pyspark')}.",
+            remedy="pip install 'airflow-eos-provider[spark]', or leave --master and --remote out.",
+        )
     given = dict(conf or {})
     choose_executor_python(given, target)
     instances = given.get("spark.executor.instances", "")
     wanted = executors or (int(instances) if instances.isdecimal() else None)
-    cluster = _Cluster(target, remote is not None, given, dict(kafka.properties) if kafka else None, wanted, report)
+    cluster = _Cluster(target, remote is not None, given, client, wanted, report)
     try:
         _require_listening(target)
         cluster.look(seconds)
+        looks = [cluster.seen[place] for place in sorted(cluster.seen, key=_by_number)]
+        checks += [each for look in looks for each in executor_checks(look, driver)]
+        checks.append(coverage_check(set(cluster.seen), cluster.registered, wanted))
     except UnreachableError as error:
-        unknown = check("cluster", "executors", Verdict.INCONCLUSIVE, error.found, error.remedy or "")
-        return Diagnosis(driver, (), [*checks, unknown], _without_token(target))
-    if cluster.refused is not None:
-        return Diagnosis(driver, (), [*checks, cluster.refused], _without_token(target))
-    looks = [cluster.seen[place] for place in sorted(cluster.seen, key=_by_number)]
-    for look in looks:
-        checks += executor_checks(look, driver)
-    checks.append(coverage_check(set(cluster.seen), cluster.registered, wanted))
+        checks.append(check("cluster", "executors", Verdict.INCONCLUSIVE, error.found, error.remedy or ""))
+    except ConfigurationError as error:
+        checks.append(check("executors", "Python", Verdict.FAIL, error.found, error.remedy or ""))
     return Diagnosis(driver, looks, checks, _without_token(target))
 
 
@@ -137,8 +134,7 @@ class _Cluster:
         self._error: BaseException | None = None
         self._deadline = 0.0
         self.seen: dict[str, PythonLook] = {}
-        self.registered: set[str] | None = None
-        self.refused: Finding | None = None
+        self.registered: set[str] | None = None  # None where the driver cannot be asked
 
     def look(self, seconds: float) -> None:
         """Look at executors until every one that is there or is waited for has been seen, or the time is over.
@@ -150,8 +146,8 @@ class _Cluster:
         thread.join(seconds + _SPARK_SECONDS)
         self._stop()
         if self._error is not None and not self.seen:
-            self._explain(self._error)
-        if not self.seen and self.refused is None:
+            raise self._explained(self._error)
+        if not self.seen:
             raise UnreachableError(
                 f"No executor of {self._name} has run a task within {seconds:.0f} s.",
                 remedy="Check that the cluster has cores and memory to spare, that its machines reach this one "
@@ -203,7 +199,7 @@ class _Cluster:
         function: Any = F.udf(_shipped_look(self._client), "string", useArrow=False)
         rows = self._spark.range(0, tasks, 1, tasks).select(function("id").alias("look")).collect()
         for row in rows:
-            found = PythonLook.from_dict(json.loads(row.look))
+            found = PythonLook(**json.loads(row.look))
             if found.place not in self.seen:
                 self.seen[found.place] = found
                 self._report(f"{found.place} on {found.host}: Python {found.python}")
@@ -229,42 +225,33 @@ class _Cluster:
             return None
 
     def _stop(self) -> None:
+        def stop() -> None:
+            try:
+                self._spark.stop()
+            except Exception as error:
+                self._report(f"Spark did not stop cleanly: {error}")
+
         if self._spark is not None:
-            stopping = threading.Thread(target=self._stop_spark, daemon=True)
+            stopping = threading.Thread(target=stop, daemon=True)
             stopping.start()
             stopping.join(_SPARK_SECONDS)
 
-    def _stop_spark(self) -> None:
-        try:
-            self._spark.stop()
-        except Exception as error:
-            self._report(f"Spark did not stop cleanly: {error}")
-
-    def _explain(self, error: BaseException) -> None:
+    def _explained(self, error: BaseException) -> BaseException:
         text = str(error)
-        if (refusal := refusal_within(text)) is not None:
-            self.refused = check("executors", "Python", Verdict.FAIL, refusal.found, refusal.remedy or "")
-            return
+        if refusal := refusal_within(text):
+            return refusal
         if isinstance(error, EosError):
-            raise error
+            return error
         first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)[:500]
-        raise UnreachableError(
+        return UnreachableError(
             f"Spark on {self._name} ended before an executor had answered: {first}",
             remedy="The lines of Spark above say more. Check the address, and the properties given with --conf.",
-        ) from error
+        )
 
 
 def _by_number(place: str) -> tuple[int, str]:
     number = place.rpartition(" ")[2]
     return (int(number) if number.isdecimal() else -1), place
-
-
-def _require_spark(driver: PythonLook) -> None:
-    if "pyspark" not in driver.packages:
-        raise ConfigurationError(
-            f"This Python ({driver.interpreter}) has no pyspark: {driver.broken.get('pyspark')}.",
-            remedy="pip install 'airflow-eos-provider[spark]', or leave --master and --remote out.",
-        )
 
 
 def _require_listening(target: str) -> None:

@@ -1,4 +1,4 @@
-"""Looks at the Python that it runs in: interpreter, packages, librdkafka, brokers, Java.
+"""Looks at the Python that it runs in: interpreter, packages, brokers, Java.
 
 Spark ships these functions by value (:mod:`~airflow_eos_provider.interval.spark.executor_survey`), so they import at
 the head what every Python has, and the rest by name: a bare executor runs them, too.
@@ -17,14 +17,6 @@ import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
-
-#: What a task imports in an executor.
-_TASK_MODULES = (
-    "airflow_eos_provider.interval.spark.executors.tasks",
-    "airflow_eos_provider.interval.protocol.task",
-    "airflow_eos_provider.interval.sources.files",
-    "airflow_eos_provider.kafka.read.wire_fetcher",
-)
 
 #: Limits of a question to the brokers and to Java, seconds.
 _BROKER_SECONDS = 15.0
@@ -46,9 +38,6 @@ def look(modules: Sequence[str], client: Mapping[str, str] | None = None, stay: 
         "python": platform.python_version(),
         "packages": {name: version for name, (version, _) in found.items() if version},
         "broken": {name: why for name, (version, why) in found.items() if not version},
-        "librdkafka": _librdkafka(),
-        "task": _task(),
-        "daemon": _daemon(),
         "brokers": None if client is None else _brokers(client),
     }
     time.sleep(max(0.0, until - time.monotonic()))
@@ -67,15 +56,6 @@ def java() -> str:
         return str(error)
     lines = [line for line in (said.stderr + said.stdout).splitlines() if "version" in line]
     return lines[0] if lines else f"{program} says no version"
-
-
-def _daemon() -> str | None:
-    """The module from whose process Spark has forked this one; None if it has not, or that is not known."""
-    try:
-        words = _command(os.getppid())
-    except OSError:
-        return None
-    return words[words.index("-m") + 1] if {"-m", "pyspark.worker"} <= set(words) else None
 
 
 def _command(pid: int) -> list[str]:
@@ -108,22 +88,6 @@ def _imported(name: str) -> tuple[str, str]:
         return "", _words(error)
     version = str(getattr(module, "__version__", ""))
     return version, "" if version else f"{getattr(module, '__file__', name)} has no version"
-
-
-def _librdkafka() -> str:
-    try:
-        return str(importlib.import_module("confluent_kafka").libversion()[0])
-    except BaseException:  # its own check says why
-        return ""
-
-
-def _task() -> str:
-    try:
-        for name in _TASK_MODULES:
-            importlib.import_module(name)
-    except BaseException as error:
-        return _words(error)
-    return ""
 
 
 def _brokers(client: Mapping[str, str]) -> str:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from airflow_eos_provider.finding import Finding, Verdict, overall
+from airflow_eos_provider.stored import to_json
 
 #: How executors get what they need, for every error that says that one lacks something.
 INSTALL_IT = (
@@ -57,9 +59,6 @@ PYTHONS = ("3.11", "3.12")
 #: Versions of Spark that the matrix is run with.
 SPARKS = ("3.5", "4.0", "4.1", "4.2")
 
-#: Oldest pandas that mapInArrow of each Spark takes; it asks for it on the driver alone (``pandas/utils.py``).
-PANDAS = {"3.5": "1.0.5", "4.0": "2.0.0", "4.1": "2.2.0", "4.2": "2.2.0"}
-
 #: What the driver ships: driver and executors need one version.
 SHIPPED = ("airflow-eos-provider", "kafka-python")
 
@@ -70,15 +69,22 @@ NEEDS = (
     Need("numpy", "numpy", why="rows become records in it, many at a time"),
     Need("pyarrow", "pyarrow", least="18", why="rows cross from Spark to Python in it"),
     Need("pyspark", "pyspark", least="3.5", below="4.3", executor=False, why="executors get Spark's own copy"),
-    Need("pandas", "pandas", executor=False, why="pyspark asks for it where mapInArrow is called, and never uses it"),
+    Need(
+        "pandas",
+        "pandas",
+        least="2.2",
+        below="3",
+        executor=False,
+        why="pyspark wants it for mapInArrow, and never uses it",
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PythonLook:
-    """What one look found in one Python.
+    """What one look found in one Python, as ``environment.look`` gives it.
 
-    :param daemon: the module from whose process Spark has forked it; None if that is not known.
+    :param place: ``driver``, or ``executor <id>``.
     :param brokers: what came of asking them: their number as text, or why not; None if they were not asked.
     """
 
@@ -88,20 +94,8 @@ class PythonLook:
     python: str
     packages: Mapping[str, str] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
-    librdkafka: str = ""
-    task: str = ""
-    daemon: str | None = None
     brokers: str | None = None
     java: str | None = None
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> PythonLook:
-        """As :func:`airflow_eos_provider.interval.spark.executors.environment.look` gives it."""
-        return cls(**document)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
 
 
 def matrix() -> dict[str, Any]:
@@ -109,7 +103,6 @@ def matrix() -> dict[str, Any]:
     return {
         "python": list(PYTHONS),
         "spark": list(SPARKS),
-        "pandas_on_the_driver": {spark: f"≥ {least}, < 3" for spark, least in PANDAS.items()},
         "packages": {
             need.name: {"bounds": need.bounds, "driver": need.driver, "executor": need.executor, "why": need.why}
             for need in NEEDS
@@ -125,8 +118,7 @@ def check(place: str, name: str, verdict: Verdict, found: str, remedy: str = "")
 def driver_checks(look: PythonLook) -> list[Finding]:
     """Whether this driver can run interval runs."""
     remedy = "Install it into the driver's environment: pip install 'airflow-eos-provider[spark]'."
-    checks = [_python(look), *(_package(look, need, remedy) for need in NEEDS if need.driver and need.name != "pandas")]
-    checks += [_pandas(look), _librdkafka(look)]
+    checks = [_python(look), *(_package(look, need, remedy) for need in NEEDS if need.driver)]
     return checks + _java(look) + _brokers(look)
 
 
@@ -134,34 +126,21 @@ def executor_checks(look: PythonLook, driver: PythonLook) -> list[Finding]:
     """Whether an executor can carry out what this driver asks of it."""
     checks = [_same_python(look, driver)]
     checks += [_same_version(_package(look, need, INSTALL_IT), look, driver, need) for need in NEEDS if need.executor]
-    checks += _daemon(look)
-    if look.task and all(each.passed for each in checks):
-        checks.append(check(look.place, "task", Verdict.FAIL, f"a task cannot be imported: {look.task}", INSTALL_IT))
     return checks + _brokers(look)
 
 
 def coverage_check(seen: Collection[str], registered: Collection[str] | None, wanted: int | None) -> Finding:
-    """Whether every executor has been looked at."""
-    count = f"{len(seen)} of "
-    unseen = sorted(set(registered or ()) - set(seen))
-    if unseen:
-        return check(
-            "cluster",
-            "executors",
-            Verdict.INCONCLUSIVE,
-            f"{count}{len(registered or ())} executors answered; not {', '.join(unseen)}",
-            "They may be busy with other tasks: raise --timeout.",
-        )
+    """Whether every executor has been looked at; those that the driver knows are None where it cannot be asked."""
+    answer = partial(check, "cluster", "executors")
+    if unseen := sorted(set(registered or ()) - set(seen)):
+        found = f"{len(seen)} of {len(registered or ())} executors answered; not {', '.join(unseen)}"
+        return answer(Verdict.INCONCLUSIVE, found, "They may be busy with other tasks: raise --timeout.")
     if wanted is not None and len(seen) < wanted:
-        return check(
-            "cluster",
-            "executors",
-            Verdict.INCONCLUSIVE,
-            f"{count}{wanted} executors have registered",
-            "Find out why the other executors do not start, or raise --timeout.",
-        )
+        found = f"{len(seen)} of {wanted} executors have registered"
+        remedy = "Find out why the other executors do not start, or raise --timeout."
+        return answer(Verdict.INCONCLUSIVE, found, remedy)
     whole = "all registered ones" if registered is not None else "all that ran a task"
-    return check("cluster", "executors", Verdict.PASS, f"{len(seen)} checked, {whole}")
+    return answer(Verdict.PASS, f"{len(seen)} checked, {whole}")
 
 
 def version_of(text: str) -> Version:
@@ -187,13 +166,8 @@ def _python(look: PythonLook) -> Finding:
 def _same_python(look: PythonLook, driver: PythonLook) -> Finding:
     if minor(look.python) == minor(driver.python):
         return check(look.place, "Python", Verdict.PASS, f"{look.python} ({look.interpreter})")
-    return check(
-        look.place,
-        "Python",
-        Verdict.FAIL,
-        f"{look.python}, the driver has {driver.python}: Spark refuses that",
-        INSTALL_IT,
-    )
+    found = f"{look.python}, the driver has {driver.python}: Spark refuses that"
+    return check(look.place, "Python", Verdict.FAIL, found, INSTALL_IT)
 
 
 def _package(look: PythonLook, need: Need, remedy: str) -> Finding:
@@ -217,34 +191,6 @@ def _same_version(checked: Finding, look: PythonLook, driver: PythonLook, need: 
     if need.name not in SHIPPED:
         return check(look.place, need.name, Verdict.PASS, f"{evidence}; both are within the bounds")
     return check(look.place, need.name, Verdict.FAIL, evidence, SAME_VERSION)
-
-
-def _pandas(look: PythonLook) -> Finding:
-    spark = minor(look.packages.get("pyspark", ""))
-    need = Need("pandas", "pandas", least=PANDAS.get(spark, PANDAS[SPARKS[-1]]), executor=False)
-    remedy = f"pip install 'pandas>={need.least},<3' for the driver; executors need none."
-    checked = _package(look, need, remedy)
-    if checked.passed and version_of(look.packages["pandas"]) >= (3,):
-        evidence = f"{look.packages['pandas']}; Spark {spark or 'here'} says that it does not fully support pandas 3"
-        return check(look.place, "pandas", Verdict.INCONCLUSIVE, evidence, remedy)
-    return checked
-
-
-def _librdkafka(look: PythonLook) -> Finding:
-    if look.librdkafka:
-        return check(look.place, "librdkafka", Verdict.PASS, look.librdkafka)
-    why = look.broken.get("confluent_kafka", "confluent-kafka has not loaded it")
-    remedy = "Install confluent-kafka from its wheel for this machine's platform (glibc, processor) and Python."
-    return check(look.place, "librdkafka", Verdict.FAIL, f"it does not load: {why}", remedy)
-
-
-def _daemon(look: PythonLook) -> list[Finding]:
-    """Workers do the same from either; from Spark's own they start in three times the CPU time."""
-    if look.daemon is None:
-        return []
-    faster = f"{DAEMON_PROPERTY}={DAEMON_MODULE}, where this package is installed (docs/spark/executors.md)"
-    evidence = look.daemon if look.daemon == DAEMON_MODULE else f"{look.daemon}. Faster starts: {faster}"
-    return [check(look.place, "worker daemon", Verdict.PASS, evidence)]
 
 
 def _java(look: PythonLook) -> list[Finding]:
@@ -286,7 +232,7 @@ class Diagnosis:
             "verdict": str(self.verdict),
             "master": self.master,
             "supported": matrix(),
-            "driver": self.driver.to_dict(),
-            "executors": [look.to_dict() for look in self.executors],
+            "driver": to_json(self.driver),
+            "executors": to_json(self.executors),
             "checks": [each.to_dict() for each in self.checks],
         }

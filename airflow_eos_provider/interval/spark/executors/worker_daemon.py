@@ -29,14 +29,11 @@ IDLE_SECONDS = 300.0
 #: Another number of seconds, in the environment of the executor.
 IDLE_VARIABLE = "EOS_WORKER_DAEMON_IDLE_SECONDS"
 
-#: The kernel's timer takes no more.
-_MOST_SECONDS = 1e9
-
 _ZIP = "pyspark.zip"
 _PY4J_ZIP = "py4j-"
 
 #: What a task imports, but pyarrow and numpy.
-_NEEDED = (
+NEEDED = (
     "pyspark.worker",
     "airflow_eos_provider.kafka.read.wire_fetcher",
     "airflow_eos_provider.interval.pipeline",
@@ -49,26 +46,13 @@ _NEEDED = (
 def main() -> None:
     """Serve Spark as ``pyspark.daemon`` does."""
     sys.path[:] = without_zips(sys.path)
-    for name in _NEEDED:
+    for name in NEEDED:
         with contextlib.suppress(ImportError):  # the task that needs it says so
             importlib.import_module(name)
-    seconds = idle_seconds()
     from pyspark.daemon import manager
 
-    _end_when_idle(seconds)
+    _end_when_idle(float(os.environ.get(IDLE_VARIABLE, IDLE_SECONDS)))
     manager()
-
-
-def idle_seconds() -> float:
-    """How long it stays without a worker, seconds."""
-    text = os.environ.get(IDLE_VARIABLE) or str(IDLE_SECONDS)
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < _MOST_SECONDS:
-        sys.exit(f"{IDLE_VARIABLE} is {text!r}.\nExpected: seconds, above 0 and below {_MOST_SECONDS:,.0f}.")
-    return seconds
 
 
 def without_zips(path: Sequence[str]) -> list[str]:

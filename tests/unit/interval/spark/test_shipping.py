@@ -15,14 +15,14 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark import shipping, write, write_interval
-from airflow_eos_provider.interval.spark.executors import environment
+from airflow_eos_provider.interval.spark.executors.worker_daemon import NEEDED
 from airflow_eos_provider.interval.spark.shipping import package
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 _OF_THE_ZIP = f"""
 import importlib, json, sys
 sys.path.insert(1, sys.argv[1])
-for name in {environment._TASK_MODULES!r}:
+for name in {NEEDED[1:]!r}:
     importlib.import_module(name)
 names = [name for name in sys.modules if name.split(".")[0] in ("airflow_eos_provider", "kafka")]
 print(json.dumps([name for name in names if sys.argv[1] not in str(sys.modules[name].__spec__.origin)]))

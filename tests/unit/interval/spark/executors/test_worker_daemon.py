@@ -11,9 +11,6 @@ import pytest
 from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.interval.spark.executors.python import daemon_property
 from airflow_eos_provider.interval.spark.executors.worker_daemon import (
-    IDLE_SECONDS,
-    IDLE_VARIABLE,
-    idle_seconds,
     without_zips,
 )
 
@@ -66,20 +63,3 @@ def test_workers_of_this_very_python_start_from_it(
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", python)
     assert daemon_property(properties) == expected
-
-
-@pytest.mark.parametrize(("said", "seconds"), [(None, IDLE_SECONDS), ("", IDLE_SECONDS), ("2.5", 2.5), ("9e8", 9e8)])
-def test_it_stays_as_long_as_the_environment_says(
-    said: str | None, seconds: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(IDLE_VARIABLE, raising=False)
-    if said is not None:
-        monkeypatch.setenv(IDLE_VARIABLE, said)
-    assert idle_seconds() == seconds
-
-
-@pytest.mark.parametrize("said", ["soon", "5m", "0", "-1", "nan", "inf", "1e9"])
-def test_an_idle_time_that_is_none_is_said_in_words(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(IDLE_VARIABLE, said)
-    with pytest.raises(SystemExit, match=rf"{IDLE_VARIABLE} is '{said}'.\nExpected: seconds, above 0"):
-        idle_seconds()
