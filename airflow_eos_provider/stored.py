@@ -22,6 +22,11 @@ def unstored(default: Any = MISSING) -> Any:
     return field(default=default, metadata={"stored": False})
 
 
+def members(value: Any) -> dict[str, Any]:
+    """A dataclass's fields as they are, by name."""
+    return {each.name: getattr(value, each.name) for each in fields(value)}
+
+
 def to_json(value: Any) -> Any:
     """A value as JSON."""
     if is_dataclass(value) and not isinstance(value, type):

@@ -59,7 +59,7 @@ def _runs() -> dict[str, list[control_topic.Outgoing]]:
     day = Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
     run = Run("orders", day)
     pins = Pins(TopicPin("eos-intervals-orders-offsets", "…"), TopicPin("orders", "…"))
-    plan = RunPlan.of(run, [{"hash": 0}, {"hash": 1}], {"kind": "dataframe"})
+    plan = RunPlan(run, [{"hash": 0}, {"hash": 1}], {"kind": "dataframe"})
     digest = "00000000000000000000000000000abc"
     measures = ledger.SliceMeasures(110_000, task=0, attempt=0, seconds={"read": 0.25, "produce": 0.5, "flush": 0.125})
     spreads = Spread(500, 500, 500), Spread(110_000, 110_000, 110_000)

@@ -6,22 +6,18 @@ generations and slices are in the log until it is compacted, with the times at w
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.topics.control_topic import (
-    ControlState,
-    commit_of_key,
-    generation_tasks,
-    plan_of_key,
-)
+from airflow_eos_provider.interval.topics.control_topic import COMMIT, PLAN, ControlState, parts_of_key
 from airflow_eos_provider.interval.topics.ledger import LedgerState, SliceRecord, complete_key, slice_key
 from airflow_eos_provider.interval.topics.reader import TopicReader
-from airflow_eos_provider.interval.verify import is_there, statuses_of, topics
+from airflow_eos_provider.interval.verify import is_there, pipelines_among, statuses_of, topics
 from airflow_eos_provider.kafka.read.reader import LogRecord
 
 
@@ -36,19 +32,6 @@ class Attempt:
     at_ms: int
 
 
-@dataclass(slots=True)
-class _Times:
-    """When records were written, milliseconds since the epoch, and what compaction and later records take away.
-
-    :ivar newest: by ledger key, the newest record that is no removal.
-    """
-
-    began: dict[str, int] = field(default_factory=dict)
-    attempts: dict[str, list[Attempt]] = field(default_factory=dict)
-    tasks: dict[str, dict[int, int]] = field(default_factory=dict)
-    newest: dict[bytes, int] = field(default_factory=dict)
-
-
 class PipelineHistory:
     """A pipeline's runs as they are, and as they came."""
 
@@ -57,7 +40,10 @@ class PipelineHistory:
     ) -> None:
         running, written = ControlState(topic), LedgerState(pipeline)
         self._planned, self._written = ControlState(topic), LedgerState(pipeline)
-        self._times = _Times()
+        self._began: dict[str, int] = {}
+        self._attempts: dict[str, list[Attempt]] = {}
+        self._tasks: dict[str, dict[int, int]] = {}
+        self._newest: dict[bytes, int] = {}  # by ledger key, the time of the newest record that is no removal
         for record in control:
             running.apply([record])
             if record.value is not None:
@@ -67,16 +53,16 @@ class PipelineHistory:
             written.apply([record])
             if record.value is not None and record.key is not None:
                 self._written.apply([record])
-                self._times.newest[record.key] = record.timestamp_ms
+                self._newest[record.key] = record.timestamp_ms
         self.statuses = statuses_of(pipeline, running, written)
 
     def began_at_ms(self, run: Run) -> int | None:
         """When its first plan was written; None if the log has it no more."""
-        return self._times.began.get(run.name)
+        return self._began.get(run.name)
 
     def completed_at_ms(self, run: Run) -> int | None:
         """When its ``complete`` was written; None if it is not complete."""
-        return self._times.newest.get(complete_key(run))
+        return self._newest.get(complete_key(run))
 
     def seconds(self, run: Run) -> float | None:
         """From the first plan to ``complete``, waits between attempts included; None if one of the two is not known."""
@@ -85,7 +71,7 @@ class PipelineHistory:
 
     def attempts(self, run: Run) -> tuple[Attempt, ...]:
         """Its generations: each fences those before."""
-        return tuple(self._times.attempts.get(run.name, ()))
+        return tuple(self._attempts.get(run.name, ()))
 
     def plan(self, run: Run) -> RunPlan | None:
         """Its plan; None if the log has it no more."""
@@ -97,30 +83,29 @@ class PipelineHistory:
 
     def slice_at_ms(self, run: Run, number: int) -> int | None:
         """When a slice was committed."""
-        return self._times.newest.get(slice_key(run, number))
+        return self._newest.get(slice_key(run, number))
 
     def task_of(self, run: Run) -> Mapping[int, int]:
         """By slice the task that has it in the newest generation."""
-        return self._times.tasks.get(run.name, {})
+        return self._tasks.get(run.name, {})
 
     def source_of(self, run: Run) -> tuple[Mapping[str, Any], ...]:
         """What is in each slice, by its number."""
         plan = self.plan(run)
-        return () if plan is None else tuple(each.source for each in plan.slices)
+        return () if plan is None else tuple(plan.slices)
 
     def _note(self, record: LogRecord) -> None:
-        if name := plan_of_key(record.key):
-            self._times.began.setdefault(name, record.timestamp_ms)
-        elif name := commit_of_key(record.key):
-            self._times.attempts.setdefault(name, []).append(Attempt(record.offset, record.timestamp_ms))
-            assignment = self._planned.runs[name].assignment
-            tasks = generation_tasks(record)
-            self._times.tasks[name] = {n: task for task in range(tasks) for n in assignment.get(task, ())}
+        kind, name, _ = parts_of_key(record.key)
+        if kind == PLAN:
+            self._began.setdefault(name, record.timestamp_ms)
+        elif kind == COMMIT:
+            self._attempts.setdefault(name, []).append(Attempt(record.offset, record.timestamp_ms))
+            assignment, tasks = self._planned.runs[name].assignment, json.loads(record.value or b"{}")["tasks"]
+            self._tasks[name] = {n: task for task in range(tasks) for n in assignment.get(task, ())}
 
 
 def read_history(pipeline: Pipeline) -> PipelineHistory:
     """A pipeline's runs, as far as the topics are stable; empty if there are no such topics yet."""
-
     there = topics(pipeline.kafka)
 
     def records(topic: str) -> tuple[LogRecord, ...]:
@@ -137,13 +122,7 @@ def groups_with_pipelines(names: Iterable[str]) -> dict[str, list[str]]:
     """By group the pipelines whose ledgers and control topic have the usual names.
 
     A Connect group whose connectors have offsets topics of their own may look the same; its control topic tells.
-
     """
     there = set(names)
-    ledgers = [name for name in there if name.endswith("-offsets")]
-    found: dict[str, list[str]] = {}
-    for group in sorted(name.removesuffix("-configs") for name in there if name.endswith("-configs")):
-        own = [name[len(group) + 1 : -len("-offsets")] for name in ledgers if name.startswith(f"{group}-")]
-        if own := sorted(filter(None, own)):
-            found[group] = own
-    return found
+    groups = sorted(name.removesuffix("-configs") for name in there if name.endswith("-configs"))
+    return {group: found for group in groups if (found := pipelines_among(there, group))}

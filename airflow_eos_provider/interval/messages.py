@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.slices import Slice
 from airflow_eos_provider.interval.topics.ledger import NO_DIGEST, CompleteRecord, SliceRecord, add_digests
+from airflow_eos_provider.stored import members
 
 #: Decimals of seconds.
 _DECIMALS = 3
@@ -18,15 +18,6 @@ _DECIMALS = 3
 
 class IncompleteError(EosError):
     """The stage has ended, but slices are missing in the ledger. The run is not complete. Safe to run again."""
-
-    def __init__(
-        self, found: str, *, missing: tuple[int, ...] = (), expected: str | None = None, remedy: str | None = None
-    ) -> None:
-        super().__init__(found, expected=expected, remedy=remedy)
-        self.missing = missing
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (*super().__reduce__(), {"missing": self.missing})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +49,6 @@ class SliceFigures:
     def to_list(self) -> list[Any]:
         return [self.records, self.digest, self.placed]
 
-    @classmethod
-    def from_list(cls, values: Sequence[Any]) -> SliceFigures:
-        return cls(*values)
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -81,7 +68,7 @@ class Stage:
     run: Run
     generation: int
     plan_hash: str
-    slices: tuple[Slice, ...]
+    slices: Sequence[Mapping[str, Any]]
     assignment: tuple[tuple[int, ...], ...]
     ledger_positions: Mapping[int, int]
     committed: Mapping[int, SliceFigures] = field(default_factory=dict)
@@ -112,37 +99,20 @@ class Stage:
         return tuple(sorted(number for numbers in self.assignment for number in numbers))
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "run": self.run.name,
-            "generation": self.generation,
-            "plan_hash": self.plan_hash,
-            "slices": [dict(s.source) for s in self.slices],
-            "assignment": [list(numbers) for numbers in self.assignment],
-            "ledger_positions": {str(p): offset for p, offset in self.ledger_positions.items()},
-            "ledgers": dict(self.ledgers),
-            "committed": {str(number): figures.to_list() for number, figures in self.committed.items()},
-            "compared": self.compared,
-            "began_at": self.began_at,
-            "control_id": self.control_id,
-            "ledger_id": self.ledger_id,
-        }
+        """In JSON's types alone: an executor that lacks this package gets it, too."""
+        committed = {number: figures.to_list() for number, figures in self.committed.items()}
+        return {**members(self), "run": self.run.name, "slices": list(map(dict, self.slices)), "committed": committed}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Stage:
-        return cls(
-            run=Run.parse(document["run"]),
-            generation=document["generation"],
-            plan_hash=document["plan_hash"],
-            slices=tuple(Slice(number, source) for number, source in enumerate(document["slices"])),
-            assignment=tuple(tuple(numbers) for numbers in document["assignment"]),
-            ledger_positions={int(p): offset for p, offset in document["ledger_positions"].items()},
-            ledgers=dict(document["ledgers"]),
-            committed={int(n): SliceFigures.from_list(figures) for n, figures in document["committed"].items()},
-            compared=document["compared"],
-            began_at=document["began_at"],
-            control_id=document["control_id"],
-            ledger_id=document["ledger_id"],
-        )
+        values = {
+            "run": Run.parse(document["run"]),
+            "slices": tuple(document["slices"]),
+            "assignment": tuple(map(tuple, document["assignment"])),
+            "ledger_positions": {int(p): offset for p, offset in document["ledger_positions"].items()},
+            "committed": {int(n): SliceFigures(*figures) for n, figures in document["committed"].items()},
+        }
+        return cls(**{**document, **values})
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +140,7 @@ class SliceResult:
         return cls(**{**document, "dropped": tuple(document["dropped"])})
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(NamedTuple):
     """Smallest, mean and largest of some sizes."""
 
     min: int = 0
@@ -181,9 +150,6 @@ class Spread:
     @classmethod
     def of(cls, sizes: Sequence[int]) -> Spread:
         return cls(min(sizes), sum(sizes) // len(sizes), max(sizes)) if sizes else cls()
-
-    def to_list(self) -> list[int]:
-        return [self.min, self.avg, self.max]
 
     def __str__(self) -> str:
         return f"{self.min:,} / {self.avg:,} / {self.max:,}"
@@ -234,25 +200,13 @@ class RunSummary:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "transactions": self.transactions,
-            "bytes": self.bytes,
-            "transaction_records": self.transaction_records.to_list(),
-            "transaction_bytes": self.transaction_bytes.to_list(),
-            "attempts_fenced": self.attempts_fenced,
-            "seconds": rounded(self.seconds),
-        }
+        spreads = {name: list(getattr(self, name)) for name in ("transaction_records", "transaction_bytes")}
+        return {**members(self), **spreads, "seconds": rounded(self.seconds)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> RunSummary:
-        return cls(
-            document["transactions"],
-            document["bytes"],
-            Spread(*document["transaction_records"]),
-            Spread(*document["transaction_bytes"]),
-            document["attempts_fenced"],
-            {str(part): float(seconds) for part, seconds in document["seconds"].items()},
-        )
+        spreads = {name: Spread(*document[name]) for name in ("transaction_records", "transaction_bytes")}
+        return cls(**{**document, **spreads})
 
     def lines(self) -> list[str]:
         """The summary as lines of text."""
@@ -307,14 +261,9 @@ class Completed:
 
     def to_dict(self) -> dict[str, Any]:
         return {
+            **members(self),
             "run": self.run.name,
             "interval": self.run.interval_name,
-            "records": self.records,
-            "digest": self.digest,
-            "slices": self.slices,
-            "already": self.already,
-            "ended": self.ended,
-            "seconds": self.seconds,
             "summary": None if self.summary is None else self.summary.to_dict(),
             "tasks": [task.to_dict() for task in self.tasks],
             "inputs": dict(self.inputs),
@@ -322,18 +271,10 @@ class Completed:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Completed:
-        return cls(
-            Run.parse(document["run"]),
-            document["records"],
-            document["digest"],
-            document["slices"],
-            document["already"],
-            document["seconds"],
-            RunSummary.from_dict(document["summary"]) if document.get("summary") else None,
-            tuple(TaskSummary.from_dict(task) for task in document.get("tasks", ())),
-            dict(document.get("inputs", {})),
-            document.get("ended", False),
-        )
+        values = {name: value for name, value in document.items() if name != "interval"}
+        summary = RunSummary.from_dict(values["summary"]) if values.get("summary") else None
+        tasks = tuple(map(TaskSummary.from_dict, values.get("tasks", ())))
+        return cls(**{**values, "run": Run.parse(values["run"]), "summary": summary, "tasks": tasks})
 
 
 def rounded(seconds: Mapping[str, float]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from typing import Any
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings, is_secret
+from airflow_eos_provider.stored import members
 
 #: What Kafka allows in a topic's name, from which ``@`` and ``/`` are absent: the parts of a run's name stay apart.
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,180}")
@@ -31,8 +32,6 @@ _OURS = frozenset(
         "enable.gapless.guarantee",
     }
 )
-
-_SETTINGS = "kafka"
 
 
 def _require_topic_name(name: str) -> None:
@@ -143,27 +142,12 @@ class Pipeline:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON, for executors. It holds the client's credentials: never log it."""
-        return {
-            "name": self.name,
-            "group_id": self.group_id,
-            _SETTINGS: dict(self.kafka.properties),
-            "topic": self.topic,
-            "ledger_topic": self.ledger_topic,
-            "control_topic": self.control_topic,
-            "ledger_partitions": self.ledger_partitions,
-            "transaction_timeout_ms": self.transaction_timeout_ms,
-            "producer": dict(self.producer),
-            "run_header": self.run_header,
-            "target_partitions": self.target_partitions,
-            "visibility_timeout_ms": self.visibility_timeout_ms,
-            "allow_single_in_sync_replica": self.allow_single_in_sync_replica,
-            "allow_expired_records": self.allow_expired_records,
-        }
+        return {**members(self), "kafka": dict(self.kafka.properties), "producer": dict(self.producer)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Pipeline:
         """The pipeline that :meth:`to_dict` wrote."""
-        return cls(**{**document, _SETTINGS: KafkaSettings(document[_SETTINGS])})
+        return cls(**{**document, "kafka": KafkaSettings(document["kafka"])})
 
     def __repr__(self) -> str:
         shown = {k: "***" if is_secret(k) else v for k, v in sorted(self.producer.items())}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -22,42 +22,23 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
-    """A part of an interval's source."""
-
-    number: int
-    source: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"number": self.number, "source": dict(self.source)}
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Slice:
-        return cls(document["number"], document["source"])
-
-
-@dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What one run writes, frozen before it writes. Without slices, the interval is empty on purpose."""
+    """What one run writes, frozen before it writes. Without slices, the interval is empty on purpose.
+
+    :param slices: what is in each slice, by its number: a file, a key hash and so on.
+    """
 
     run: Run
-    slices: tuple[Slice, ...]
+    slices: Sequence[Mapping[str, Any]]
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        numbers = [s.number for s in self.slices]
-        if numbers != list(range(len(numbers))):
-            raise ConfigurationError(f"The slices of {self.run} are numbered {numbers[:10]}.", expected="0, 1, 2, …")
+        object.__setattr__(self, "slices", tuple(self.slices))
         object.__setattr__(self, "source", MappingProxyType(dict(self.source)))
         try:
             self.to_json()
         except (TypeError, ValueError) as error:
             raise ConfigurationError(f"The plan of {self.run} cannot be written down: {error}.") from None
-
-    @classmethod
-    def of(cls, run: Run, sources: Iterable[Mapping[str, Any]], source: Mapping[str, Any] | None = None) -> RunPlan:
-        """A plan with one slice for each of ``sources``."""
-        return cls(run, tuple(Slice(number, part) for number, part in enumerate(sources)), source or {})
 
     @property
     def hash(self) -> str:
@@ -65,12 +46,8 @@ class RunPlan:
         return hashlib.blake2b(self.to_json().encode(), digest_size=16).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "run": self.run.name,
-            "slices": [dict(s.source) for s in self.slices],
-            "source": dict(self.source),
-        }
+        slices = [dict(each) for each in self.slices]
+        return {"schema": SCHEMA, "run": self.run.name, "slices": slices, "source": dict(self.source)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> RunPlan:
@@ -81,7 +58,7 @@ class RunPlan:
                 expected=f"schema {SCHEMA}",
                 remedy="Continue with the version of airflow-eos-provider that wrote it.",
             )
-        return cls.of(Run.parse(document["run"]), document["slices"], document["source"])
+        return cls(Run.parse(document["run"]), document["slices"], document["source"])
 
     def to_json(self) -> str:
         """The canonical text, of which the hash is taken."""
@@ -92,8 +69,8 @@ class RunPlan:
         return cls.from_dict(json.loads(text))
 
 
-def folders_read(source: Mapping[str, Any], slices: Sequence[Slice]) -> dict[str, int]:
+def folders_read(source: Mapping[str, Any], slices: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """The folders of the files that a plan has pinned, with how many of each; empty where it kept no paths."""
-    files = [*source.get("files", ()), *(piece.source["file"] for piece in slices if "file" in piece.source)]
+    files = [*source.get("files", ()), *(piece["file"] for piece in slices if "file" in piece)]
     folders = Counter(str(file["path"]).rpartition("/")[0] or "/" for file in files)
     return dict(sorted(folders.items()))

@@ -133,7 +133,7 @@ def _busy_group(kafka: KafkaSettings) -> Pipeline:
     producer.init()
     for number in range(RUNS_OF_THE_HOUR):
         run = _run(other, number)
-        plan = RunPlan.of(run, [{"nothing": n} for n in range(_ROWS)], {})
+        plan = RunPlan(run, [{"nothing": n} for n in range(_ROWS)], {})
         tasks = [(n,) for n in range(_ROWS)]
         records = [plan_record(plan), *generation_records(run, tasks), task_count_record(run, _ROWS)]
         producer.begin()
@@ -152,7 +152,7 @@ def _run(pipeline: Pipeline, number: int) -> Run:
 def _run_of_slices(pipeline: Pipeline) -> None:
     run = _run(pipeline, next(_numbers))
     with Coordinator(pipeline, run) as coordinator:
-        stage = coordinator.begin(lambda: RunPlan.of(run, [{"nothing": n} for n in range(SLICES)], {}), tasks=1)
+        stage = coordinator.begin(lambda: RunPlan(run, [{"nothing": n} for n in range(SLICES)], {}), tasks=1)
         assert isinstance(stage, Stage)
         write_slices(pipeline, stage, 0, read=lambda _: iter(()))
         completed = coordinator.finish(stage)

@@ -28,7 +28,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.progress import OnStep, Report, silent
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.task import Task
-from airflow_eos_provider.interval.slices import RunPlan, Slice
+from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.write.tally import Tally
 
 #: Rows handed to the writer at once.
@@ -53,21 +53,21 @@ def plan_files(run: Run, files: Sequence[Path], slice_bytes: int) -> RunPlan:
         pinned.append({"path": str(path), "size": stat["size"], "mtime_ns": stat["mtime_ns"]})
         for start, end in _line_ranges(path, stat["size"], slice_bytes):
             sources.append({"path": str(path), "start": start, "end": end, **stat})
-    return RunPlan.of(run, sources, {"kind": "lines", "files": pinned})
+    return RunPlan(run, sources, {"kind": "lines", "files": pinned})
 
 
-def read_lines(part: Slice) -> Iterator[pa.RecordBatch]:
+def read_lines(part: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
     """The lines of a slice, each the value of a record without key.
 
     :raises ConfigurationError: the file is not the one that was planned.
     """
-    path = Path(part.source["path"])
-    pinned = {"size": part.source["size"], "mtime_ns": part.source["mtime_ns"]}
+    path = Path(part["path"])
+    pinned = {"size": part["size"], "mtime_ns": part["mtime_ns"]}
     _require_unchanged(path, pinned)
     with path.open("rb") as file:
-        file.seek(part.source["start"])
+        file.seek(part["start"])
         lines: list[bytes] = []
-        while file.tell() < part.source["end"]:
+        while file.tell() < part["end"]:
             lines.append(file.readline().rstrip(b"\n"))
             if len(lines) >= _BATCH_ROWS:
                 yield _batch(lines)
@@ -118,7 +118,7 @@ def write_slices(
     report: Report = silent,
     on_step: OnStep = silent,
     task_class: type[Task] = Task,
-    read: Callable[[Slice], Iterator[pa.RecordBatch]] = read_lines,
+    read: Callable[[Mapping[str, Any]], Iterator[pa.RecordBatch]] = read_lines,
 ) -> None:
     """One attempt of one task: every slice of it that is not done.
 
@@ -134,7 +134,7 @@ def figures_of_lines(
     pipeline: Pipeline,
     stage: Stage,
     slices: Collection[int],
-    read: Callable[[Slice], Iterator[pa.RecordBatch]] = read_lines,
+    read: Callable[[Mapping[str, Any]], Iterator[pa.RecordBatch]] = read_lines,
 ) -> dict[int, SliceFigures]:
     """The rows of slices, counted and summed up as they would be written.
 

@@ -52,7 +52,7 @@ def batch(**columns: Any) -> pa.RecordBatch:
 def write(pipeline: Pipeline, run: Run, batches: Any) -> None:
     """One slice, in this process."""
     with Coordinator(pipeline, run) as coordinator:
-        stage = coordinator.begin(lambda: RunPlan.of(run, [{}]), 1)
+        stage = coordinator.begin(lambda: RunPlan(run, [{}]), 1)
         assert isinstance(stage, Stage)
         with Task(pipeline, stage, 0) as task:
             task.start()
@@ -122,7 +122,7 @@ def test_rows_that_the_target_would_soon_delete_are_refused_before_anything_is_p
         pytest.raises(ConfigurationError, match="The end of the interval 2013"),
         Coordinator(pipeline, days(1)) as coordinator,
     ):
-        coordinator.begin(lambda: RunPlan.of(days(1), [{}]), 1, rows_have_times=True)
+        coordinator.begin(lambda: RunPlan(days(1), [{}]), 1, rows_have_times=True)
     assert read_to_end(pipeline.kafka, pipeline.control_topic).records == ()
 
     write(replace(pipeline, allow_expired_records=True), days(1), [batch(timestamp=[EXPIRED_MS] * 10)])
@@ -396,7 +396,7 @@ def test_a_run_says_for_whom_it_waits_and_until_when(make_pipeline: Any, days: D
             foreign.abort()
 
     with Coordinator(pipeline, days(2), report=report) as coordinator:
-        coordinator.begin(lambda: RunPlan.of(days(2), [{}]), 1)
+        coordinator.begin(lambda: RunPlan(days(2), [{}]), 1)
 
     (waiting, *_) = [line for line in lines if held in line]
     assert waiting.startswith("Has waited")
@@ -406,7 +406,7 @@ def test_a_run_says_for_whom_it_waits_and_until_when(make_pipeline: Any, days: D
 def test_a_row_of_a_slice_that_is_another_tasks_is_refused(make_pipeline: Any, days: Days) -> None:
     pipeline, run = make_pipeline(), days(1)
     with Coordinator(pipeline, run) as coordinator:
-        stage = coordinator.begin(lambda: RunPlan.of(run, [{}, {}]), 2)
+        stage = coordinator.begin(lambda: RunPlan(run, [{}, {}]), 2)
         assert isinstance(stage, Stage)
         with Task(pipeline, stage, 0) as task:
             assert task.start() == {0}

@@ -81,7 +81,7 @@ def test_slices_end_at_lines_and_cover_the_file(days: Days, files: list[Path]) -
     plan = plan_files(days(1), files, 60)
 
     for path in files:
-        ranges = [(s.source["start"], s.source["end"]) for s in plan.slices if s.source["path"] == str(path)]
+        ranges = [(s["start"], s["end"]) for s in plan.slices if s["path"] == str(path)]
         assert [start for start, _ in ranges[1:]] == [end for _, end in ranges[:-1]]
         assert not ranges or (ranges[0][0], ranges[-1][1]) == (0, path.stat().st_size)
         assert all(path.read_bytes()[end - 1 : end] == b"\n" for _, end in ranges[:-1])

@@ -56,7 +56,7 @@ Change = Callable[[Pipeline], Pipeline]
 def write_rows(pipeline: Pipeline, run: Run, *rows: pa.RecordBatch) -> Completed:
     """One slice, in this process."""
     with Coordinator(pipeline, run) as coordinator:
-        stage = coordinator.begin(lambda: RunPlan.of(run, [{}]), 1)
+        stage = coordinator.begin(lambda: RunPlan(run, [{}]), 1)
         assert isinstance(stage, Stage)
         stage = coordinator.compare_input(stage, lambda done: {0: Tally(pipeline, run).take(rows)})
         if stage.tasks:
@@ -318,7 +318,7 @@ def test_a_plan_whose_commit_is_answered_by_an_unknown_error_is_admitted_all_the
     story: Any, monkeypatch: pytest.MonkeyPatch, decided: bool
 ) -> None:
     """The broker's answer is a mock, since it gives this one only at moments of its own; all else is real."""
-    plan = RunPlan.of(story.run, [{}])
+    plan = RunPlan(story.run, [{}])
     first = iter([True])
 
     def planners_producer(*args: Any) -> TransactionalProducer:

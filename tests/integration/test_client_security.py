@@ -239,7 +239,7 @@ def test_an_interval_run_is_written_by_another_process(
     lab.create_topic(name, 1)
     pipeline = Pipeline(name=name, group_id="client-security", kafka=settings(listeners), topic=name)
     run = Run(name, DAY)
-    plan = RunPlan.of(run, [{"part": 0}, {"part": 1}], {"kind": "test"})
+    plan = RunPlan(run, [{"part": 0}, {"part": 1}], {"kind": "test"})
     with Coordinator(pipeline, run) as coordinator:
         stage = coordinator.begin(lambda: plan, 1)
         assert isinstance(stage, Stage)

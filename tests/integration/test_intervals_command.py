@@ -89,7 +89,7 @@ def write(
 ) -> None:
     """Write a run's slices, or only the first few and then stop."""
     with Coordinator(pipeline, run, began_at=time.time(), on_step=on_step) as coordinator:
-        stage = coordinator.begin(lambda: RunPlan.of(run, [{"part": n} for n in range(SLICES)], {"kind": "test"}), 1)
+        stage = coordinator.begin(lambda: RunPlan(run, [{"part": n} for n in range(SLICES)], {"kind": "test"}), 1)
         assert isinstance(stage, Stage)
         stage = coordinator.compare_input(
             stage, lambda done: {number: Tally(pipeline, run).take(rows(run, number)) for number in done}
@@ -234,7 +234,7 @@ def test_what_was_begun_before_the_end_had_not_ended_whoever_completes_it(
     pipeline = make_pipeline("begun-early")
     run = Run("begun-early", day(1))
     with Coordinator(pipeline, run) as coordinator:
-        begun = coordinator.begin(lambda: RunPlan.of(run, [{"part": 0}]), 1)
+        begun = coordinator.begin(lambda: RunPlan(run, [{"part": 0}]), 1)
         assert isinstance(begun, Stage)
         stage = replace(begun, began_at=run.interval.end.timestamp() - 1)
         with Task(pipeline, stage, 0) as task:
@@ -380,7 +380,7 @@ def test_abandon_fences_whoever_still_works_on_the_run(lab: Lab, make_pipeline: 
     pipeline = make_pipeline("worked-on")
     run = Run("worked-on", day(1))
     with Coordinator(pipeline, run) as coordinator:
-        stage = coordinator.begin(lambda: RunPlan.of(run, [{}], {}), 1)
+        stage = coordinator.begin(lambda: RunPlan(run, [{}], {}), 1)
         assert isinstance(stage, Stage)
         eos(lab, "abandon", run.name, "--yes")
         with Task(pipeline, stage, 0) as late, pytest.raises(FencedError):

@@ -37,7 +37,7 @@ def write(pipeline: Pipeline, run: Run, *, only: int = SLICES) -> None:
     values = [f"{run.name} {row}".encode() for row in range(ROWS)]
     rows = [pa.RecordBatch.from_pydict({"key": pa.array(values), "value": pa.array(values)})]
     with Coordinator(pipeline, run) as coordinator:
-        stage = coordinator.begin(lambda: RunPlan.of(run, [{"part": n} for n in range(SLICES)], {"kind": "test"}), 1)
+        stage = coordinator.begin(lambda: RunPlan(run, [{"part": n} for n in range(SLICES)], {"kind": "test"}), 1)
         assert isinstance(stage, Stage)
         with Task(pipeline, stage, 0) as task:
             for number in sorted(task.start())[:only]:

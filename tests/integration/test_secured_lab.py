@@ -233,7 +233,7 @@ def test_an_interval_run_needs_the_rights_of_its_rules_and_no_others(lab: Lab) -
 
     def write() -> None:
         with Coordinator(pipeline, run) as coordinator:
-            stage = coordinator.begin(lambda: RunPlan.of(run, [{"part": 0}, {"part": 1}], {"kind": "test"}), 1)
+            stage = coordinator.begin(lambda: RunPlan(run, [{"part": 0}, {"part": 1}], {"kind": "test"}), 1)
             assert isinstance(stage, Stage)
             rows = {"key": pa.array(values), "value": pa.array(values), SLICE_COLUMN: pa.array([0, 1], pa.int32())}
             list(write_rows(pipeline.to_dict(), stage.to_dict(), 0, [pa.RecordBatch.from_pydict(rows)]))

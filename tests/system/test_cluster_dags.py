@@ -581,7 +581,7 @@ def test_what_was_left_open_is_closed_ended_and_given_up_and_acls_are_granted_an
     pipeline = Pipeline(name="orders", group_id="eos-intervals", kafka=kafka)
     run = Run("orders", Interval.parse("2026-01-01T00:00:00Z/2026-01-02T00:00:00Z"))
     with Coordinator(pipeline, run) as coordinator:
-        coordinator.begin(lambda: RunPlan.of(run, [{"nothing": 0}], {}), tasks=1)
+        coordinator.begin(lambda: RunPlan(run, [{"nothing": 0}], {}), tasks=1)
     confs: dict[str, dict[str, Any]] = {
         CLOSE: {},
         ABORT: {"topic": name, "partition": 0, "fence": True},

@@ -79,7 +79,7 @@ duplicate rows. ``write_interval`` asks Spark whether it has done so, or may hav
 (:mod:`~airflow_eos_provider.interval.spark.reruns`), and then compares every committed slice with one more evaluation
 before ``complete`` (tests/integration/test_spark_cluster.py: without it the run is complete with rows lost
 and duplicated). A retry writes from rows that it keeps
-(:mod:`~airflow_eos_provider.interval.spark.frozen_rows`) and fails where they are lost; where Spark may have evaluated
+(:mod:`~airflow_eos_provider.interval.spark.slicing`) and fails where they are lost; where Spark may have evaluated
 a part of them twice before, it compares in the same way. Slices that are files, where no row can leave its slice unless
 its file changes, are read again for the write, and held to their size and time of change. Two rows are the same if
 topic, key, value, headers and, where the row names them, partition and time are; the digest is a sum of 128-bit hashes,
@@ -316,7 +316,6 @@ class Coordinator:
             raise IncompleteError(
                 f"{self._run}: {len(missing)} of {len(stage.slices)} slices are not committed: "
                 f"{', '.join(map(str, missing[:20]))}{', …' if len(missing) > 20 else ''}.",
-                missing=missing,
                 remedy="Run it again: the slices that are committed are not written again.",
             )
         foreign = sorted(number for number, record in done.items() if record.plan != stage.plan_hash)
@@ -588,7 +587,7 @@ class Coordinator:
     def _write_complete(self, record: CompleteRecord, stage: Stage) -> None:
         self._step("write complete")
         self._topics.compare_again()
-        removed = [Outgoing(slice_key(self._run, s.number), None) for s in stage.slices]
+        removed = [Outgoing(slice_key(self._run, number), None) for number in range(len(stage.slices))]
         control = [Outgoing(key, None) for key in sorted(self._control_keys)]
         self._write(control, [complete_record(record), *removed], "commit complete")
 

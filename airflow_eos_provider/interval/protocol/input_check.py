@@ -7,8 +7,8 @@ with the ledger, before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.interval.interval import Run
@@ -30,35 +30,11 @@ class InputChangedError(RefusedError):
     """The rows of the input differ from the committed rows. Nothing was written after the comparison."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A committed slice whose rows are not those of the input."""
-
-    number: int
-    committed: SliceFigures
-    found: SliceFigures
-
-    def __str__(self) -> str:
-        return f"slice {self.number} is committed with {self.committed}; the input now has {self.found}"
-
-
-def differences(committed: Mapping[int, SliceFigures], found: Mapping[int, SliceFigures]) -> tuple[Difference, ...]:
-    """The committed slices whose figures are not those of the input, in their order.
-
-    :param found: by slice; one that is not there has no rows. Those that are not committed are left alone.
-    """
-    return tuple(
-        Difference(number, figures, found.get(number, SliceFigures()))
-        for number, figures in sorted(committed.items())
-        if found.get(number, SliceFigures()) != figures
-    )
-
-
 def require_same_rows(stage: Stage, found: Mapping[int, SliceFigures]) -> Stage:
-    """Compare the input with what is committed."""
-    if differ := differences(stage.committed, found):
+    """Compare this attempt's rows, by slice, with what is committed."""
+    if differ := _differences(stage.committed, found):
         raise InputChangedError(
-            f"The input of {stage.run} has changed between attempts: {_named(differ)}",
+            f"The input of {stage.run} has changed between attempts: {differ}",
             expected=f"the rows of the {len(stage.committed)} slices that are committed; nothing was written now",
             remedy=_REMEDY,
         )
@@ -67,17 +43,24 @@ def require_same_rows(stage: Stage, found: Mapping[int, SliceFigures]) -> Stage:
 
 def require_one_evaluation(run: Run, committed: Mapping[int, SliceFigures], found: Mapping[int, SliceFigures]) -> None:
     """Compare all that an attempt has committed with one more evaluation of its input."""
-    if differ := differences(committed, found):
+    if differ := _differences(committed, found):
         raise InputChangedError(
             f"The input of {run} has changed within this attempt, a part of which Spark has evaluated more than once: "
-            f"{_named(differ)}",
+            f"{differ}",
             expected=f"the rows of the {len(committed)} slices that are committed; the run is not complete",
             remedy=_REMEDY,
         )
 
 
-def _named(differ: Sequence[Difference]) -> str:
-    shown = "; ".join(map(str, differ[:_SHOWN]))
-    numbers = ", ".join(str(d.number) for d in differ[:_NUMBERS_SHOWN])
-    more = f" In all {len(differ)} slices differ: {numbers}{', …' if len(differ) > _NUMBERS_SHOWN else ''}."
-    return f"{shown}.{more if len(differ) > _SHOWN else ''}"
+def _differences(committed: Mapping[int, SliceFigures], found: Mapping[int, SliceFigures]) -> str:
+    """The committed slices that have other figures in the input, in words. A slice that is not found has no rows."""
+    pairs = [(number, figures, found.get(number, SliceFigures())) for number, figures in sorted(committed.items())]
+    differ = [(number, was, now) for number, was, now in pairs if was != now]
+    if not differ:
+        return ""
+    shown = "; ".join(f"slice {n} is committed with {was}; the input now has {now}" for n, was, now in differ[:_SHOWN])
+    if len(differ) <= _SHOWN:
+        return f"{shown}."
+    numbers = ", ".join(str(number) for number, _, _ in differ[:_NUMBERS_SHOWN])
+    more = ", …" if len(differ) > _NUMBERS_SHOWN else ""
+    return f"{shown}. In all {len(differ)} slices differ: {numbers}{more}."

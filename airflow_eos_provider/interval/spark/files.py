@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -33,7 +33,6 @@ from pyspark.sql import functions as F
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.messages import Stage
-from airflow_eos_provider.interval.slices import Slice
 from airflow_eos_provider.interval.sources.files import (
     MOST_FILES_IN_PLAN,
     Convert,
@@ -332,23 +331,21 @@ class FilesSource:
     listed_at: datetime | None = None
     by_bounds: bool = False
 
-    def slices(self) -> tuple[Slice, ...]:
+    def slices(self) -> list[dict[str, Any]]:
         """One slice per file; the plan alone is enough to read it."""
-        return tuple(
-            Slice(number, {"file": file.to_dict(), **self.options.to_dict()}) for number, file in enumerate(self.files)
-        )
+        return [{"file": file.to_dict(), **self.options.to_dict()} for file in self.files]
 
-    def require_planned(self, planned: Sequence[Slice]) -> None:
+    def require_planned(self, planned: Sequence[Mapping[str, Any]]) -> None:
         """Check that a plan, perhaps of an earlier attempt, has these files and options."""
         for piece in planned:
-            ways = {name: value for name, value in piece.source.items() if name != "file"}
-            if "file" not in piece.source or ways != self.options.to_dict():
+            ways = {name: value for name, value in piece.items() if name != "file"}
+            if "file" not in piece or ways != self.options.to_dict():
                 raise ConfigurationError(
                     f"The interval was started with other slices: {ways}.",
                     expected=f"files read as {self.options.to_dict()}",
                     remedy="Run it with the original settings, or abandon it if none of its slices is committed.",
                 )
-        self.files.require(FileSet.from_dicts(piece.source["file"] for piece in planned))
+        self.files.require(FileSet.from_dicts(piece["file"] for piece in planned))
 
     def require_in_place(self) -> None:
         """Check after the stage that no local file was replaced; others have no identity."""
@@ -529,15 +526,15 @@ class FileGroups:
         """Each slice's source, as the plan stores it."""
         return [{FILES: [file.to_dict() for file in group]} for group in self.groups]
 
-    def follow(self, planned: Sequence[Slice]) -> None:
+    def follow(self, planned: Sequence[Mapping[str, Any]]) -> None:
         """Take over the groups of a plan, perhaps of an earlier attempt, and check their files."""
-        if any(FILES not in piece.source for piece in planned):
+        if any(FILES not in piece for piece in planned):
             raise ConfigurationError(
                 "The run was started with other slices, not with files.",
                 expected="the original slices_by",
                 remedy="Run it with the original settings, or abandon it if none of its slices is committed.",
             )
-        self.groups = [FileSet.from_dicts(piece.source[FILES]) for piece in planned]
+        self.groups = [FileSet.from_dicts(piece[FILES]) for piece in planned]
         self.pinned.require(FileSet.of(file for group in self.groups for file in group))
 
     def rows_of(self, numbers: Collection[int]) -> DataFrame:

@@ -38,6 +38,7 @@ from airflow_eos_provider.interval.spark.executors.python import choose_executor
 from airflow_eos_provider.interval.spark.sessions import look_often, stop
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings, is_secret
 from airflow_eos_provider.redaction import redact
+from airflow_eos_provider.stored import members
 
 #: What the lines begin with that the submitter looks for. Operators in the field read them: never change them.
 RESULT_PREFIX = "EOS-INTERVAL-RESULT "
@@ -103,22 +104,8 @@ class JobSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON. It may hold the client's credentials: never log it, write it to a file of mode 0600 only."""
-        return {
-            "pipeline": self._sent.to_dict(),
-            "interval": self.interval.name,
-            "function": self.function,
-            "arguments": dict(self.arguments),
-            "revision": self.revision,
-            "slices": self.slices,
-            "tasks": self.tasks,
-            "key": list(self.key),
-            "slices_by": self.slices_by,
-            "pin_inputs": self.pin_inputs,
-            "selects_by_bounds": self.selects_by_bounds,
-            "allow_before_end": self.allow_before_end,
-            "client_file": self.client_file,
-            "spark": dict(self.spark),
-        }
+        own = {**members(self), "pipeline": self._sent.to_dict(), "interval": self.interval.name}
+        return {**own, "arguments": dict(self.arguments), "key": list(self.key), "spark": dict(self.spark)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> JobSpec:

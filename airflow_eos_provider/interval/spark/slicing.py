@@ -6,6 +6,7 @@ tasks of a stage. :func:`~airflow_eos_provider.interval.spark.write.write_interv
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -33,7 +34,6 @@ from airflow_eos_provider.interval.spark.files import (
     require_partitions,
     require_still_pinned,
 )
-from airflow_eos_provider.interval.spark.frozen_rows import figures_of_files, figures_of_rows, frozen
 from airflow_eos_provider.interval.spark.plans.classic_plan import refuse_moving, refuse_unstable
 from airflow_eos_provider.interval.spark.plans.connect_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.reruns import StageWatch
@@ -156,7 +156,7 @@ class Rows(Work):
 
     def plan(self, run: Run) -> RunPlan:
         files = self._pinned.to_plan() if self.pin_inputs else {}
-        return RunPlan.of(run, self._sources(self.count), {"kind": self.kind, **files})
+        return RunPlan(run, self._sources(self.count), {"kind": self.kind, **files})
 
     @cached_property
     def _pinned(self) -> FileSet:
@@ -167,7 +167,7 @@ class Rows(Work):
         if self.pin_inputs:
             require_planned_files(self._pinned.to_plan(), source)
         self.count = len(stage.slices)
-        found, wanted = [dict(piece.source) for piece in stage.slices], self._sources(self.count)
+        found, wanted = [dict(piece) for piece in stage.slices], self._sources(self.count)
         if found != wanted:
             raise ConfigurationError(
                 f"The run {stage.run.name} was started with other slices: {_in_words(found)}.",
@@ -298,7 +298,7 @@ class FileRows(Work):
         return len(self.groups.groups)
 
     def plan(self, run: Run) -> RunPlan:
-        return RunPlan.of(run, self.groups.sources(), {"kind": "file groups"})
+        return RunPlan(run, self.groups.sources(), {"kind": "file groups"})
 
     def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
         self.groups.follow(stage.slices)
@@ -342,6 +342,56 @@ class Files(Work):
         numbers = self.spark.range(0, len(stage.assignment), 1, len(stage.assignment))
         function = shipped("write_files", pipeline.to_dict(), stage.to_dict(), self.source.convert)
         return numbers.mapInArrow(function, REPORTS, barrier=barrier)
+
+
+# What a retry compares with the committed slices. Spark evaluates a frame again for each action, and parts of it when
+# an executor is lost; comparing one evaluation proves nothing of another. So a retry evaluates its rows once, keeps
+# them on the executors, compares those, and writes from those. A part that is lost is not evaluated again: the attempt
+# fails.
+
+
+def frozen(rows: DataFrame, *, copied_up_to: int | None = None) -> DataFrame:
+    """The rows of one evaluation: each reader of the returned frame reads these, or fails.
+
+    The rows stay in the executors' memory and on their disks until the driver forgets the frame.
+
+    :param copied_up_to: where Spark may start copies of slow tasks, how many tasks run at once. Two copies of a task
+        each keep the rows that they have evaluated, and a reader gets those of either. So the tasks that keep the rows
+        are a barrier stage, which Spark never copies. Of copies before a shuffle Spark takes one.
+    """
+    if copied_up_to is not None:
+        rows = rows.repartition(copied_up_to, SLICE_COLUMN).mapInArrow(lambda b: b, rows.schema, barrier=True)
+    kept = rows.localCheckpoint(eager=True)
+    if is_remote(rows):  # pyspark gives it the active session, which may be another one than the frame's
+        kept._session = kept._plan._spark_session = rows.sparkSession  # type: ignore[attr-defined]
+    return kept
+
+
+def figures_of_rows(rows: DataFrame, pipeline: Pipeline, run: Run, slices: Collection[int]) -> dict[int, SliceFigures]:
+    """Count and digests of the rows of some slices; a slice without rows is left out."""
+    wanted = rows.where(functions_of(rows).col(SLICE_COLUMN).isin(*slices))
+    return _sums(wanted.mapInArrow(shipped("tally_partition", pipeline.to_dict(), run.name), REPORTS))
+
+
+def figures_of_files(
+    spark: SparkSession, source: FilesSource, pipeline: Pipeline, stage: Stage, slices: Collection[int]
+) -> dict[int, SliceFigures]:
+    """Count and digests of the rows of some slices that are files, each read by a task of its own.
+
+    No row leaves its file, and the files are held to their size and time of change, so nothing is kept here.
+    """
+    pieces = [(number, dict(stage.slices[number])) for number in slices]
+    numbers = spark.range(0, len(pieces), 1, len(pieces))
+    function = shipped("tally_files", pipeline.to_dict(), stage.run.name, pieces, source.convert)
+    return _sums(numbers.mapInArrow(function, REPORTS))
+
+
+def _sums(parts: DataFrame) -> dict[int, SliceFigures]:
+    found: dict[int, SliceFigures] = {}
+    for row in parts.collect():
+        number, part = json.loads(row[0])
+        found[number] = found.get(number, SliceFigures()) + SliceFigures(*part)
+    return found
 
 
 def _in_words(slices: Sequence[Mapping[str, Any]]) -> str:

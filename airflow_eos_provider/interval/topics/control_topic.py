@@ -29,9 +29,9 @@ from airflow_eos_provider.kafka.read.follow import FOLLOWED_SECONDS
 from airflow_eos_provider.kafka.read.reader import Elapsed, LogRecord
 from airflow_eos_provider.kafka.session import Kafka
 
-_PLAN = "connector-"
+PLAN = "connector-"
 _TASK = "task-"
-_COMMIT = "commit-"
+COMMIT = "commit-"
 _TASK_COUNT = "tasks-fencing-"
 _PIPELINE = "pipeline-"
 
@@ -62,7 +62,7 @@ def plan_record(plan: RunPlan, pins: Pins | None = None) -> Outgoing:
         _PLAN_PROPERTY: plan.to_json(),
         **_pin_properties(pins),
     }
-    return _record(f"{_PLAN}{plan.run.name}", {"properties": hash_map_order(properties)})
+    return _record(f"{PLAN}{plan.run.name}", {"properties": hash_map_order(properties)})
 
 
 def pipeline_record(pipeline: str, ledger: TopicPin) -> Outgoing:
@@ -92,7 +92,7 @@ def generation_records(run: Run, assignment: Sequence[Sequence[int]]) -> list[Ou
             _SLICES_PROPERTY: ",".join(map(str, slices)),
         }
         records.append(_record(f"{_TASK}{run.name}-{number}", {"properties": hash_map_order(properties)}))
-    return [*records, _record(f"{_COMMIT}{run.name}", {"tasks": len(assignment)})]
+    return [*records, _record(f"{COMMIT}{run.name}", {"tasks": len(assignment)})]
 
 
 def task_count_record(run: Run, tasks: int) -> Outgoing:
@@ -100,24 +100,14 @@ def task_count_record(run: Run, tasks: int) -> Outgoing:
     return _record(f"{_TASK_COUNT}{run.name}", {"task-count": tasks})
 
 
-def plan_of_key(key: bytes | None) -> str:
-    """The name of the run whose plan the record of this key is; empty for a record of another kind."""
-    return _name_after(_PLAN, key)
-
-
-def commit_of_key(key: bytes | None) -> str:
-    """The name of the run whose generation the record of this key closes; empty for a record of another kind."""
-    return _name_after(_COMMIT, key)
-
-
-def generation_tasks(commit: LogRecord) -> int:
-    """How many tasks the generation has that this record closes."""
-    return int(json.loads(commit.value or b"{}")["tasks"])
-
-
-def _name_after(prefix: str, key: bytes | None) -> str:
+def parts_of_key(key: bytes | None) -> tuple[str, str, int]:
+    """A record's kind, the run or pipeline that it is of, and its task. The kind is empty if it is unknown here."""
     text = (key or b"").decode("utf-8", "replace")
-    return text.removeprefix(prefix) if text.startswith(prefix) else ""
+    kind = next((kind for kind in (_PIPELINE, PLAN, _TASK_COUNT, _TASK, COMMIT) if text.startswith(kind)), "")
+    name, task = text.removeprefix(kind), ""
+    if kind == _TASK:
+        name, _, task = name.rpartition("-")
+    return kind, name, int(task) if task.isdigit() else -1
 
 
 def _record(key: str, value: Json) -> Outgoing:
@@ -200,28 +190,19 @@ class ControlState:
         return found
 
     def _apply(self, record: LogRecord) -> None:
-        key = (record.key or b"").decode("utf-8", "replace")
-        if key.startswith(_PIPELINE):
-            self._apply_to_pipeline(key.removeprefix(_PIPELINE), record)
+        kind, name, task = parts_of_key(record.key)
+        if kind == _PIPELINE:
+            self._apply_to_pipeline(name, record)
             return
-        if key.startswith(_CONNECTS_OWN):
+        key = (record.key or b"").decode("utf-8", "replace")
+        if key.startswith(_CONNECTS_OWN) or (kind and "@" not in name):
             raise self._connects_own(key)
-        for prefix in (_PLAN, _TASK_COUNT, _TASK, _COMMIT):
-            if key.startswith(prefix):
-                name = key.removeprefix(prefix)
-                break
-        else:
+        if not kind:
             raise EosError(
                 f"The control topic {self._topic} has a record of an unknown kind, {key!r}.",
                 remedy="Continue with the version of airflow-eos-provider that wrote it.",
             )
-        number = -1
-        if prefix == _TASK:
-            name, _, digits = name.rpartition("-")
-            number = int(digits) if digits.isdigit() else -1
-        if "@" not in name:
-            raise self._connects_own(key)
-        self._apply_to_run(name, prefix, number, record)
+        self._apply_to_run(name, kind, task, record)
 
     def _apply_to_pipeline(self, name: str, record: LogRecord) -> None:
         if record.value is None:
@@ -229,7 +210,7 @@ class ControlState:
         else:
             self.pipelines[name] = _pins_of(json.loads(record.value)["properties"])
 
-    def _apply_to_run(self, name: str, prefix: str, task: int, record: LogRecord) -> None:
+    def _apply_to_run(self, name: str, kind: str, task: int, record: LogRecord) -> None:
         state = self.runs.setdefault(name, RunState())
         assert record.key is not None
         value = record.value
@@ -237,11 +218,11 @@ class ControlState:
             state.keys.discard(record.key)
         else:
             state.keys.add(record.key)
-        if prefix == _PLAN:
+        if kind == PLAN:
             state.plan_value = value  # read when asked for: it may list thousands of files
-        elif prefix == _COMMIT:
+        elif kind == COMMIT:
             state.generation = None if value is None else record.offset
-        elif prefix == _TASK_COUNT:
+        elif kind == _TASK_COUNT:
             state.task_count = None if value is None else json.loads(value)["task-count"]
         elif value is None:
             state.assignment.pop(task, None)
@@ -281,17 +262,14 @@ class ControlReader:
         self._from(start)
 
     def read(self) -> ControlState:
-        """All that is committed up to the uncommitted end of this moment; waits for open transactions before it.
-
-        Errors as in :meth:`TopicReader.read`, and as :meth:`ControlState.apply` raises them.
-        """
-        return self._apply(lambda reader, take: reader.read(take))
+        """All that is committed up to the uncommitted end of this moment; waits for open transactions before it."""
+        return self._read(TopicReader.read)
 
     def read_stable(self) -> ControlState:
         """What is committed before the first open transaction. There may be more behind it."""
-        return self._apply(lambda reader, take: reader.read_stable(take))
+        return self._read(TopicReader.read_stable)
 
-    def _apply(self, read: Callable[[TopicReader, Take], None]) -> ControlState:
+    def _read(self, read: Callable[[TopicReader, Take], None]) -> ControlState:
         if self._since_read.seconds() > FOLLOWED_SECONDS:
             self._from(0)
         began = Elapsed()

@@ -7,7 +7,8 @@ produced last, because from then until the commit it blocks every reader of its 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_eos_provider.errors import EosError, FencedError
@@ -17,7 +18,6 @@ from airflow_eos_provider.interval.progress import OnStep, silent
 from airflow_eos_provider.interval.topics.ledger import SliceMeasures, SliceRecord, slice_record
 from airflow_eos_provider.interval.topics.preparation import TargetTopics
 from airflow_eos_provider.interval.topics.reserved import ReservedTopics
-from airflow_eos_provider.interval.write.stage_seconds import StageSeconds
 from airflow_eos_provider.interval.write.tally import Tally
 from airflow_eos_provider.kafka.session import Kafka
 from airflow_eos_provider.kafka.write.batch_encoder import BatchEncoder
@@ -27,6 +27,10 @@ from airflow_eos_provider.kafka.write.record_rows import RecordRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: The stages of a slice, in their order: waiting for its rows (the source, or Spark's shuffle); making records of them
+#: and handing those to the client; waiting until the brokers have them; the ledger record and the decision.
+STAGES = ("read", "produce", "flush", "commit")
 
 
 class SliceWriter:
@@ -132,3 +136,31 @@ def open_producer(pipeline: Pipeline, transactional_id: str) -> TransactionalPro
     return TransactionalProducer(
         pipeline.kafka, transactional_id, timeout_ms=pipeline.transaction_timeout_ms, properties=pipeline.producer
     )
+
+
+class StageSeconds:
+    """A stopwatch of the stages."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+
+    @contextmanager
+    def of(self, stage: str) -> Iterator[None]:
+        """What happens within counts to this stage."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[stage] += time.monotonic() - began
+
+    def reading(self, items: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The items; waiting for each is ``read``, what is done with it is ``produce``."""
+        iterator = iter(items)
+        while True:
+            with self.of("read"):
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    return
+            with self.of("produce"):
+                yield item

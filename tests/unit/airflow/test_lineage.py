@@ -15,7 +15,7 @@ from openlineage.client.transport.file import FileConfig, FileTransport
 
 from airflow_eos_provider.interval.interval import Run as IntervalRunName
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.slices import Slice, folders_read
+from airflow_eos_provider.interval.slices import folders_read
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.operators.interval_run import IntervalRunOperator
 from airflow_eos_provider.operators.rolling_upgrade import ConnectRollingUpgradeOperator
@@ -91,6 +91,6 @@ def test_a_task_that_has_done_nothing_tells_nothing(operator: Any) -> None:
 
 def test_folders_are_those_of_the_plan_and_of_slices_that_are_files() -> None:
     pinned = {"files": [{"path": "file:///a/1.parquet"}, {"path": "file:///a/2.parquet"}]}
-    slices = [Slice(0, {"file": {"path": "/b/3.json"}}), Slice(1, {"hash": 1})]
+    slices = [{"file": {"path": "/b/3.json"}}, {"hash": 1}]
     assert folders_read(pinned, slices) == {"/b": 1, "file:///a": 2}
     assert folders_read({"file_count": 5000, "files_digest": "x"}, ()) == {}

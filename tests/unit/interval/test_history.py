@@ -24,7 +24,7 @@ from airflow_eos_provider.interval.topics.ledger import (
 from airflow_eos_provider.kafka.read.reader import LogRecord
 
 RUN = Run("flights", Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"))
-PLAN = RunPlan.of(RUN, [{"file": "a"}, {"file": "b"}], {"kind": "files"})
+PLAN = RunPlan(RUN, [{"file": "a"}, {"file": "b"}], {"kind": "files"})
 DIGEST = f"{7:032x}"
 
 

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
 import json
-import pickle
 
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.messages import IncompleteError, Stage
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.protocol.coordinator import deal
-from airflow_eos_provider.interval.slices import RunPlan, Slice
+from airflow_eos_provider.interval.slices import RunPlan
 
 RUN = Run.parse("p@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")
-PLAN = RunPlan.of(RUN, [{"file": "a", "start": 0}, {"file": "a", "start": 9}], {"kind": "lines"})
+PLAN = RunPlan(RUN, [{"file": "a", "start": 0}, {"file": "a", "start": 9}], {"kind": "lines"})
 
 
 def test_a_plan_survives_the_control_topic() -> None:
@@ -21,7 +20,7 @@ def test_a_plan_survives_the_control_topic() -> None:
 
 
 def test_the_hash_does_not_depend_on_the_order_of_names() -> None:
-    same = RunPlan.of(RUN, [{"start": 0, "file": "a"}, {"start": 9, "file": "a"}], {"kind": "lines"})
+    same = RunPlan(RUN, [{"start": 0, "file": "a"}, {"start": 9, "file": "a"}], {"kind": "lines"})
 
     assert same.hash == PLAN.hash
 
@@ -29,10 +28,10 @@ def test_the_hash_does_not_depend_on_the_order_of_names() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        RunPlan.of(RUN, [{"file": "a", "start": 0}], {"kind": "lines"}),
-        RunPlan.of(RUN, [{"file": "a", "start": 9}, {"file": "a", "start": 0}], {"kind": "lines"}),
-        RunPlan.of(RUN, [{"file": "a", "start": 0}, {"file": "a", "start": 9}], {"kind": "other"}),
-        RunPlan.of(Run(RUN.pipeline, RUN.interval, 2), [{"file": "a", "start": 0}, {"file": "a", "start": 9}]),
+        RunPlan(RUN, [{"file": "a", "start": 0}], {"kind": "lines"}),
+        RunPlan(RUN, [{"file": "a", "start": 9}, {"file": "a", "start": 0}], {"kind": "lines"}),
+        RunPlan(RUN, [{"file": "a", "start": 0}, {"file": "a", "start": 9}], {"kind": "other"}),
+        RunPlan(Run(RUN.pipeline, RUN.interval, 2), [{"file": "a", "start": 0}, {"file": "a", "start": 9}]),
     ],
     ids=["fewer slices", "other order", "other source", "other run"],
 )
@@ -41,18 +40,13 @@ def test_the_hash_is_of_all_that_decides_membership(other: RunPlan) -> None:
 
 
 def test_a_plan_of_no_slices_is_an_interval_that_is_empty_on_purpose() -> None:
-    assert RunPlan.of(RUN, []).slices == ()
-
-
-def test_slices_are_numbered_without_gaps() -> None:
-    with pytest.raises(ConfigurationError, match="numbered"):
-        RunPlan(RUN, (Slice(0), Slice(2)))
+    assert RunPlan(RUN, []).slices == ()
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1, 2}])
 def test_what_cannot_be_written_down_is_refused(value: object) -> None:
     with pytest.raises(ConfigurationError, match="cannot be written down"):
-        RunPlan.of(RUN, [{"x": value}])
+        RunPlan(RUN, [{"x": value}])
 
 
 def test_a_plan_of_a_younger_version_is_refused() -> None:
@@ -83,11 +77,3 @@ def test_slices_are_dealt_out_evenly_or_one_to_one(
     slices: int, unfinished: list[int], tasks: int, dealt: tuple[tuple[int, ...], ...]
 ) -> None:
     assert deal(slices, unfinished, tasks) == dealt
-
-
-def test_what_is_missing_survives_the_way_through_airflow() -> None:
-    error = IncompleteError("x", missing=(1, 3), remedy="y")
-
-    copy = pickle.loads(pickle.dumps(error))
-
-    assert (copy.missing, str(copy)) == ((1, 3), str(error))

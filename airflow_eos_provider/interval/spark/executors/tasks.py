@@ -11,8 +11,10 @@ import contextlib
 import itertools
 import json
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider import __version__, errors
@@ -21,9 +23,9 @@ from airflow_eos_provider.errors import EosError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_eos_provider.interval.messages import SliceFigures, SliceResult, Stage
+    from airflow_eos_provider.interval.messages import SliceResult, Stage
     from airflow_eos_provider.interval.protocol.task import Task
-    from airflow_eos_provider.interval.sources.files import Dropped
+    from airflow_eos_provider.interval.sources.files import Convert, Dropped
 
     #: A slice's number and what was written; None if it had been done before.
     Outcome = tuple[int, SliceResult | None]
@@ -112,7 +114,7 @@ def write_empty(
 def write_files(
     pipeline: Mapping[str, Any],
     stage: Mapping[str, Any],
-    convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+    convert: Convert | None,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Read and write the files of the task of this partition's number, a slice a file."""
@@ -138,20 +140,18 @@ def tally_partition(
     from airflow_eos_provider.interval.pipeline import Pipeline
     from airflow_eos_provider.interval.write.tally import Tally
 
-    tallies: dict[int | None, Tally] = {}
+    tallies: dict[int | None, Tally] = defaultdict(lambda: Tally(Pipeline.from_dict(pipeline), Run.parse(run)))
     with _marked_errors():
         for number, rows in runs_of_slices(map(_sorted_by_slice, batches)):
-            if number not in tallies:
-                tallies[number] = Tally(Pipeline.from_dict(pipeline), Run.parse(run))
-            tallies[number].take([rows])
-    yield _figures_batch({number: tally.figures for number, tally in tallies.items()})
+            tallies[number].count(rows)
+    yield _report([number, tally.figures.to_list()] for number, tally in tallies.items())
 
 
 def tally_files(
     pipeline: Mapping[str, Any],
     run: str,
     slices: Sequence[tuple[int, Mapping[str, Any]]],
-    convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+    convert: Convert | None,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Read the file of this partition's number, and count its rows and sum them up."""
@@ -163,12 +163,11 @@ def tally_files(
     number, source = slices[partition_number()]
     with _marked_errors():
         figures = Tally(Pipeline.from_dict(pipeline), Run.parse(run)).take(_read_slice(source, convert))
-    yield _figures_batch({number: figures})
+    yield _report([[number, figures.to_list()]])
 
 
 def _read_to_end(batches: Iterable[pa.RecordBatch]) -> None:
-    """Take what is not needed: Spark ends a Python worker that has left input unread, and the next task waits for a new
-    one."""
+    """Read what is not needed: Spark ends a Python worker that leaves input unread, and starts another one."""
     for _ in batches:
         pass
 
@@ -177,10 +176,6 @@ def _sorted_by_slice(batch: pa.RecordBatch) -> pa.RecordBatch:
     import pyarrow.compute as pc
 
     return batch.take(pc.sort_indices(batch.column(batch.schema.get_field_index(SLICE_COLUMN))))
-
-
-def _figures_batch(figures: Mapping[int | None, SliceFigures]) -> pa.RecordBatch:
-    return _report([number, found.to_list()] for number, found in figures.items())
 
 
 def _report(rows: Iterable[Sequence[Any]]) -> pa.RecordBatch:
@@ -210,7 +205,7 @@ def _write_files(
     pipeline: Mapping[str, Any],
     stage: Mapping[str, Any],
     number: int,
-    convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+    convert: Convert | None,
 ) -> Iterator[Outcome]:
     from airflow_eos_provider.interval.sources.files import Dropped
 
@@ -221,14 +216,14 @@ def _write_files(
                 yield slice_number, None
                 continue
             dropped = Dropped()
-            records = _read_slice(plan.slices[slice_number].source, convert, dropped)
+            records = _read_slice(plan.slices[slice_number], convert, dropped)
             written = task.write_slice(slice_number, records)
             yield slice_number, replace(written, dropped=tuple(dropped.to_list()))
 
 
 def _read_slice(
     source: Mapping[str, Any],
-    convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+    convert: Convert | None,
     dropped: Dropped | None = None,
 ) -> Iterator[pa.RecordBatch]:
     from airflow_eos_provider.interval.sources.files import FileReadOptions, PinnedFile, read_pinned
@@ -268,60 +263,40 @@ def _as_batches(outcomes: Iterable[Outcome]) -> Iterator[pa.RecordBatch]:
 def _write_slices(
     task: Task, mine: frozenset[int], number: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[Outcome]:
-    to_do = task.start()
-    rows = _RowsBySlice(batches, mine, number)
-    while (slice_number := rows.next_slice()) is not None:
+    to_do, seen = task.start(), set[int]()
+    for slice_number, pieces in itertools.groupby(_own_rows(batches, mine, number), key=itemgetter(0)):
+        seen.add(slice_number)
+        rows = (piece for _, piece in pieces)
         if slice_number in to_do:
-            yield slice_number, task.write_slice(slice_number, rows.of(slice_number))
+            yield slice_number, task.write_slice(slice_number, rows)
         else:
-            for _ in rows.of(slice_number):
-                pass
-    for slice_number in sorted(to_do - rows.seen):  # no row, but a ledger record all the same: the slice is done
+            _read_to_end(rows)
+    for slice_number in sorted(to_do - seen):  # no row, but a ledger record all the same: the slice is done
         yield slice_number, task.write_slice(slice_number, ())
     for slice_number in sorted(mine - to_do):
         yield slice_number, None
 
 
-class _RowsBySlice:
-    """The rows of a partition, slice by slice."""
+def _own_rows(
+    batches: Iterable[pa.RecordBatch], mine: frozenset[int], number: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of a partition, slice by slice: each slice is the task's, and its rows stand together.
 
-    def __init__(self, batches: Iterable[pa.RecordBatch], allowed: frozenset[int], number: int) -> None:
-        self._pieces = runs_of_slices(batches)
-        self._next = next(self._pieces, None)
-        self._allowed = allowed
-        self._number = number
-        self.seen: set[int] = set()
-
-    def next_slice(self) -> int | None:
-        """The slice whose rows come next, None at the end."""
-        if self._next is None:
-            return None
-        require_slice(self._next[0], self._allowed - self.seen, self._number)
-        return self._next[0]
-
-    def of(self, slice_number: int) -> Iterator[pa.RecordBatch]:
-        """The rows of the slice that comes next.
-
-        What comes after it is looked at before the last of it is over, so within the slice's transaction: where a
-        foreign row is, a row of this slice may be missing.
-        """
-        self.seen.add(slice_number)
-        while self._next is not None and self._next[0] == slice_number:
-            rows = self._next[1]
-            self._next = next(self._pieces, None)
-            yield rows
-        self.next_slice()
-
-
-def require_slice(found: int | None, allowed: Collection[int], number: int) -> None:
-    """Check that a row is where its slice is written."""
-    if found not in allowed:
-        raise EosError(
-            f"Task {number} of the stage was given a row of slice {found}, which belongs to another task, or whose "
-            "other rows came earlier.",
-            expected=f"rows of slices {', '.join(map(str, sorted(allowed))) or '(none)'}, each slice's rows together",
-            remedy="This is an error of the package: report it with the plan (DataFrame.explain).",
-        )
+    What follows a slice is looked at before the slice's transaction is over: where a foreign row is, a row of this
+    slice may be missing.
+    """
+    left, last = set(mine), None
+    for found, rows in runs_of_slices(batches):
+        if found is None or (found != last and found not in left):
+            raise EosError(
+                f"Task {number} of the stage was given a row of slice {found}, which belongs to another task, or whose "
+                "other rows came earlier.",
+                expected=f"rows of slices {', '.join(map(str, sorted(left))) or '(none)'}, each slice's rows together",
+                remedy="This is an error of the package: report it with the plan (DataFrame.explain).",
+            )
+        left.discard(found)
+        last = found
+        yield found, rows
 
 
 def runs_of_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:

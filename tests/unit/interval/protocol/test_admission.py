@@ -26,7 +26,7 @@ RUN = run_of(2, 3)
 
 def control(*plans: Run) -> ControlState:
     state = ControlState()
-    records = [record for run in plans for record in (plan_record(RunPlan.of(run, [{}])), *generation_records(run, []))]
+    records = [record for run in plans for record in (plan_record(RunPlan(run, [{}])), *generation_records(run, []))]
     state.apply(LogRecord("c", 0, n, 0, *record) for n, record in enumerate(records))
     return state
 
@@ -49,7 +49,7 @@ def test_neighbours_and_other_pipelines_are_not_in_its_way() -> None:
 
 
 def test_its_own_plan_is_adopted() -> None:
-    assert admit(RUN, control(RUN), ledger()) == RunPlan.of(RUN, [{}])
+    assert admit(RUN, control(RUN), ledger()) == RunPlan(RUN, [{}])
 
 
 def test_its_own_complete_ends_it_also_while_its_plan_is_still_to_be_seen() -> None:

@@ -29,7 +29,7 @@ from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 RUN = Run.parse("p@2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
-PLAN = RunPlan.of(RUN, [{}] * 4)
+PLAN = RunPlan(RUN, [{}] * 4)
 PIPELINE = Pipeline("p", "g", KafkaSettings.of("127.0.0.1:1"), topic="t")
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 
@@ -146,5 +146,5 @@ def test_a_partition_tells_the_figures_of_each_slice_however_its_rows_stand() ->
 
     (reported,) = tally_partition(PIPELINE.to_dict(), RUN.name, batches)
 
-    found = {number: SliceFigures.from_list(part) for number, part in map(json.loads, reported.column(0).to_pylist())}
+    found = {number: SliceFigures(*part) for number, part in map(json.loads, reported.column(0).to_pylist())}
     assert found == {s: figures(*(v for v, n in zip(values, numbers, strict=True) if n == s)) for s in range(3)}

@@ -8,7 +8,6 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import SliceResult, Spread, Stage
 from airflow_eos_provider.interval.protocol import summary as module
 from airflow_eos_provider.interval.protocol.summary import StepClock, by_task, summarise
-from airflow_eos_provider.interval.slices import Slice
 from airflow_eos_provider.interval.topics.ledger import NO_DIGEST, SliceMeasures, SliceRecord
 
 RUN = Run.parse("p@2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
@@ -47,7 +46,7 @@ def test_a_run_without_slices_has_no_sizes() -> None:
 
 
 def test_each_task_of_the_stage_has_its_own() -> None:
-    stage = Stage(RUN, 0, "plan", tuple(Slice(n, {}) for n in range(4)), ((1,), (2,), (3,)), {0: 0})
+    stage = Stage(RUN, 0, "plan", ({},) * 4, ((1,), (2,), (3,)), {0: 0})
     first, second = by_task(stage, DONE, [result(1, 0.5)])  # what is not measured of slice 3 is left out
 
     assert (first.task, first.attempt, first.slices, first.records, first.bytes) == (0, 2, 1, 20, 300)

@@ -19,7 +19,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.slices import RunPlan, Slice
+from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet, PinnedFile, look_at
 from airflow_eos_provider.interval.spark import slicing, write_interval
 from airflow_eos_provider.interval.spark.executors.tasks import require_no_rows
@@ -144,7 +144,7 @@ def test_groups_are_about_as_large_as_one_another_and_do_not_depend_on_the_order
 
 
 def _stage(groups: FileGroups, assignment: Sequence[Sequence[int]]) -> Stage:
-    plan = RunPlan.of(Run("daily", DAY), groups.sources())
+    plan = RunPlan(Run("daily", DAY), groups.sources())
     return Stage(plan.run, 0, plan.hash, plan.slices, tuple(map(tuple, assignment)), {0: 0})
 
 
@@ -402,7 +402,7 @@ def test_files_are_selected_by_their_path_or_their_time(spark: SparkSession, tmp
     by_time = files_source(spark, DAY, f"{tmp_path}/*.json", format="lines", modified=True)
     assert [file.path[-15:] for file in by_path.files] == ["2013-01-01.json"]
     assert by_time.files == by_path.files
-    assert by_path.slices()[0].source["file"]["path"].endswith("2013-01-01.json")
+    assert by_path.slices()[0]["file"]["path"].endswith("2013-01-01.json")
 
 
 def hours(first: int, behind: int) -> Interval:
@@ -464,4 +464,4 @@ def test_files_are_held_to_the_plan_of_an_earlier_attempt() -> None:
     with pytest.raises(ConfigurationError, match="started with other slices"):
         replace(source, options=FileReadOptions("parquet")).require_planned(source.slices())
     with pytest.raises(ConfigurationError, match="started with other slices"):
-        source.require_planned([Slice(0, {"xxhash64": ["key string"], "of": 1})])
+        source.require_planned([{"xxhash64": ["key string"], "of": 1}])

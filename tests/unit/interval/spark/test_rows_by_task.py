@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import Stage
-from airflow_eos_provider.interval.slices import Slice
 from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
 from airflow_eos_provider.interval.spark.slicing import _by_task
 
@@ -18,7 +17,7 @@ RUN = Run.parse("p@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")
 
 
 def stage_of(*assignment: tuple[int, ...], slices: int) -> Stage:
-    return Stage(RUN, 0, "", tuple(Slice(n, {}) for n in range(slices)), assignment, {0: 0})
+    return Stage(RUN, 0, "", ({},) * slices, assignment, {0: 0})
 
 
 def rows_of(spark: SparkSession, slices: int) -> Any:

@@ -19,7 +19,7 @@ from airflow_eos_provider.kafka.read.reader import LogRecord
 
 RUN = Run.parse("flights-1@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")
 OTHER = Run.parse("flights-2@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")
-PLAN = RunPlan.of(RUN, [{"n": n} for n in range(3)])
+PLAN = RunPlan(RUN, [{"n": n} for n in range(3)])
 
 
 def replayed(*records: Outgoing) -> ControlState:

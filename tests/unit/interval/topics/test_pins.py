@@ -24,7 +24,7 @@ PINS = Pins(LEDGER, TARGET)
 def test_what_is_pinned_comes_back_from_the_plan_and_from_complete(pins: Pins | None) -> None:
     control, ledger = ControlState(), LedgerState("p")
     complete = CompleteRecord(RUN, 1, "1", 1, pins)
-    control.apply([LogRecord("c", 0, 0, 0, *plan_record(RunPlan.of(RUN, [{}]), pins))])
+    control.apply([LogRecord("c", 0, 0, 0, *plan_record(RunPlan(RUN, [{}]), pins))])
     ledger.apply([LogRecord("l", 0, 0, 0, *complete_record(complete))])
 
     assert control.pinned(RUN) == [Pinned("the plan on record", pins)]
@@ -33,7 +33,7 @@ def test_what_is_pinned_comes_back_from_the_plan_and_from_complete(pins: Pins | 
 
 def test_a_pipelines_record_outlives_its_runs_and_is_about_its_ledger_only() -> None:
     control = ControlState()
-    plan = plan_record(RunPlan.of(RUN, [{}]), PINS)
+    plan = plan_record(RunPlan(RUN, [{}]), PINS)
     records = [plan, pipeline_record("p", LEDGER), plan._replace(value=None)]
     control.apply(LogRecord("c", 0, n, 0, *record) for n, record in enumerate(records))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,8 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import task as protocol_task
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.topics import preparation as protocol_topics
-from airflow_eos_provider.interval.write.slice_writer import SliceWriter
-from airflow_eos_provider.interval.write.stage_seconds import STAGES
+from airflow_eos_provider.interval.write import slice_writer
+from airflow_eos_provider.interval.write.slice_writer import STAGES, SliceWriter, StageSeconds
 from airflow_eos_provider.interval.write.tally import Tally
 from airflow_eos_provider.kafka.questions import TopicDescription
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
@@ -130,3 +130,28 @@ def test_the_client_for_topics_is_there_before_a_transaction_is_open_and_serves_
         json.loads(value).get("topics", "") for topic, _, value, _ in producer.records if topic.endswith("-offsets")
     ]
     assert ledger == ["", "elsewhere"], "a slice is said to have the topics of another"
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that goes as the test says."""
+    clock = [0.0]
+    monkeypatch.setattr(slice_writer.time, "monotonic", lambda: clock[0])
+    return clock
+
+
+def test_waiting_for_rows_and_what_is_done_with_them_are_told_apart(now: list[float]) -> None:
+    def source() -> Iterator[str]:
+        for item in "ab":
+            now[0] += 1
+            yield item
+        now[0] += 1  # the last look finds nothing
+
+    stages = StageSeconds()
+    for _ in stages.reading(source()):
+        now[0] += 10
+    with stages.of("commit"):
+        now[0] += 100
+
+    assert stages.seconds == {"read": 3, "produce": 20, "flush": 0, "commit": 100}
+    assert tuple(stages.seconds) == STAGES
