@@ -558,7 +558,7 @@ _SPARK = (
         "added-source-file-accepted",
         "a file that was added to a files_source since the plan is refused",
         "interval/spark/slicing.py",
-        "        self.source.require_planned(stage.slices)\n",
+        '        self.source.files.require(FileSet.from_dicts(piece["file"] for piece in stage.slices))\n',
         "        pass\n",
         f"{_INPUTS}::test_a_file_that_comes_between_attempts_of_a_files_source_is_named",
     ),
@@ -597,7 +597,7 @@ _SPARK = (
     _mutant(
         "rows-of-other-files-not-looked-for",
         "where files are slices, a row of a file in no slice is an error",
-        "interval/spark/files.py",
+        "interval/spark/slicing.py",
         "        return _union([*tasks, self._others()])\n",
         "        return _union(tasks)\n",
         f"{_GROUPS}::test_a_row_of_a_file_that_no_slice_has_is_behind_the_tasks_and_an_error",
@@ -605,7 +605,7 @@ _SPARK = (
     _mutant(
         "layout-not-looked-at",
         "where files are slices, each task has a partition of its own",
-        "interval/spark/files.py",
+        "interval/spark/slicing.py",
         "    if (found := partition_count(frame)) not in (0, expected):\n",
         "    if False:\n",
         f"{_GROUPS}::test_a_plan_without_a_partition_for_each_task_is_an_error_before_it_runs",
@@ -613,7 +613,7 @@ _SPARK = (
     _mutant(
         "changed-file-of-a-slice-accepted",
         "where files are slices, a retry finds them as the plan pinned them",
-        "interval/spark/files.py",
+        "interval/spark/slicing.py",
         "        self.pinned.require(FileSet.of(file for group in self.groups for file in group))\n",
         "        pass\n",
         f"{_FILE_SLICES}::test_a_retry_is_held_to_the_files_and_to_what_decided_the_slices",

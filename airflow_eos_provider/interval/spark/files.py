@@ -8,47 +8,38 @@ changed since.
 *Spark Connect* gives no access to the index. Each action lists the files, unless the session caches the plan. So the
 cache is switched off, files that cannot be listed are refused, and listings before and after the stage are compared.
 
-*Groups of whole files as slices* (:class:`FileGroups`). If a plan handles each row on its own (:func:`require_narrow`),
-every row comes from one file, whose path Spark gives (``_metadata.file_path``). The frame is split into a branch per
-slice, which reads the slice's files only, and one for all other paths, where any row is an error: so each row is in
-exactly one branch, however paths are spelled. Each branch has one partition, and their union puts them in order:
-partition ``i`` is the ``i``-th task that has slices. The number of partitions is checked before they run, and each task
-checks its rows' slices, so an unexpected layout is an error.
+*Whole files as slices.* If a plan handles each row on its own (:func:`require_narrow`), every row comes from one file,
+whose path Spark gives (``_metadata.file_path``).
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval
-from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.sources.files import (
-    MOST_FILES_IN_PLAN,
     Convert,
     FileReadOptions,
     FileSet,
     PinnedFile,
     local_identity,
-    look_at,
 )
-from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
 from airflow_eos_provider.interval.spark.plans.classic_plan import SUBQUERIES, each, kind_of, parts_of, refuse_unstable
 from airflow_eos_provider.interval.spark.sessions import functions_of, is_remote, is_server_lost
 
 __all__ = [
-    "FILES",
-    "FileGroups",
+    "PATH",
     "FilesSource",
     "files_source",
     "pinned_files",
@@ -56,11 +47,8 @@ __all__ = [
     "require_still_pinned",
 ]
 
-#: A slice's files, within its source in the plan. Stored: renaming it strands runs that are under way.
-FILES = "files"
-
 #: The path of a row's file.
-_PATH = "_metadata.file_path"
+PATH = "_metadata.file_path"
 
 #: Nodes that handle each row on its own.
 _NARROW = frozenset({"Project", "Filter", "Generate", "SubqueryAlias"})
@@ -331,28 +319,6 @@ class FilesSource:
     listed_at: datetime | None = None
     by_bounds: bool = False
 
-    def slices(self) -> list[dict[str, Any]]:
-        """One slice per file; the plan alone is enough to read it."""
-        return [{"file": file.to_dict(), **self.options.to_dict()} for file in self.files]
-
-    def require_planned(self, planned: Sequence[Mapping[str, Any]]) -> None:
-        """Check that a plan, perhaps of an earlier attempt, has these files and options."""
-        for piece in planned:
-            ways = {name: value for name, value in piece.items() if name != "file"}
-            if "file" not in piece or ways != self.options.to_dict():
-                raise ConfigurationError(
-                    f"The interval was started with other slices: {ways}.",
-                    expected=f"files read as {self.options.to_dict()}",
-                    remedy="Run it with the original settings, or abandon it if none of its slices is committed.",
-                )
-        self.files.require(FileSet.from_dicts(piece["file"] for piece in planned))
-
-    def require_in_place(self) -> None:
-        """Check after the stage that no local file was replaced; others have no identity."""
-        for file in self.files:
-            if file.identity:
-                file.require_unchanged(look_at(file.path))
-
 
 def files_source(
     spark: SparkSession,
@@ -466,7 +432,7 @@ def _is_hidden_below(folder: str, path: str) -> bool:
     return any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in below.split("/"))
 
 
-# Groups of whole files as slices
+# Whether whole files can be slices
 
 
 def require_narrow(frame: DataFrame) -> None:
@@ -493,118 +459,12 @@ def require_narrow(frame: DataFrame) -> None:
         raise _refusal(f"reads files through {location}", "one read of files by Spark's own sources")
     refuse_unstable(frame, ())
     try:
-        frame.select(F.col(_PATH))
+        frame.select(F.col(PATH))
     except PySparkException as error:
         raise _refusal(
             f"does not give the file of a row ({str(error).splitlines()[0]})",
             "one read of files by Spark's own sources",
         ) from error
-
-
-class FileGroups:
-    """A frame's files in groups, one per slice, and the frame's rows by group."""
-
-    def __init__(self, frame: DataFrame, columns: Sequence[Column], count: int) -> None:
-        self._frame = frame
-        self._columns = list(columns)
-        self.pinned = pinned_files(frame)
-        if not self.pinned:
-            raise ConfigurationError(
-                "The DataFrame reads no file.",
-                expected="one file or more",
-                remedy="Wait until the files are there. If intervals may be empty, leave slices_by='files' out.",
-            )
-        if len(self.pinned) > MOST_FILES_IN_PLAN:
-            raise ConfigurationError(
-                f"The DataFrame reads {len(self.pinned)} files.",
-                expected=f"at most {MOST_FILES_IN_PLAN}, because the interval's plan names each",
-                remedy=_BY_KEY,
-            )
-        self.groups = self.pinned.grouped(count)
-
-    def sources(self) -> list[dict[str, Any]]:
-        """Each slice's source, as the plan stores it."""
-        return [{FILES: [file.to_dict() for file in group]} for group in self.groups]
-
-    def follow(self, planned: Sequence[Mapping[str, Any]]) -> None:
-        """Take over the groups of a plan, perhaps of an earlier attempt, and check their files."""
-        if any(FILES not in piece for piece in planned):
-            raise ConfigurationError(
-                "The run was started with other slices, not with files.",
-                expected="the original slices_by",
-                remedy="Run it with the original settings, or abandon it if none of its slices is committed.",
-            )
-        self.groups = [FileSet.from_dicts(piece[FILES]) for piece in planned]
-        self.pinned.require(FileSet.of(file for group in self.groups for file in group))
-
-    def rows_of(self, numbers: Collection[int]) -> DataFrame:
-        """The rows of some slices with their slice, in no order."""
-        return _union([self._branch(number) for number in numbers])
-
-    def rows_by_task(self, stage: Stage) -> DataFrame:
-        """The rows of a stage: partition ``i`` has those of the ``i``-th task that has slices, slice by slice; further
-        partitions have rows of other files, which must not exist."""
-        tasks = [
-            _union([self._branch(number).coalesce(1) for number in numbers]).coalesce(1)
-            for numbers in stage.assignment
-            if numbers
-        ]
-        return _union([*tasks, self._others()])
-
-    def require_layout(self, frame: DataFrame, stage: Stage) -> None:
-        """Check before it runs that a frame over :meth:`rows_by_task` has a partition for each task.
-
-        If the optimizer removes one branch, the partitions after it belong to other tasks.
-        """
-        tasks = sum(1 for numbers in stage.assignment if numbers)
-        require_partitions(frame, stage, tasks + partition_count(self._others()), remedy=_BY_KEY)
-
-    def _branch(self, number: int) -> DataFrame:
-        kept = self._frame.where(F.col(_PATH).isin(self._paths([number])))
-        return kept.select(*self._columns, F.lit(number).cast("int").alias(SLICE_COLUMN))
-
-    def _others(self) -> DataFrame:
-        known = F.col(_PATH).isin(self._paths(range(len(self.groups))))
-        other = self._frame.where(~F.coalesce(known, F.lit(False)))
-        return other.select(*self._columns, F.lit(None).cast("int").alias(SLICE_COLUMN))
-
-    def _paths(self, numbers: Collection[int]) -> list[str]:
-        """As ``_metadata.file_path`` spells them: as URIs."""
-        jvm: Any = self._frame.sparkSession._jvm
-        files = [file.path for number in numbers for file in self.groups[number]]
-        return [str(jvm.org.apache.hadoop.fs.Path(path).toUri().toString()) for path in files]
-
-
-def partition_count(frame: DataFrame) -> int:
-    """How many partitions the frame will have; this plans it and reads nothing.
-
-    Spark takes a shuffle's settings from the session that is active in the thread, and keeps them with the plan.
-    """
-    sessions: Any = frame.sparkSession._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(frame._jdf.sparkSession())
-    try:
-        return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
-    finally:
-        sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
-
-
-def require_partitions(frame: DataFrame, stage: Stage, expected: int, *, remedy: str) -> None:
-    """Check before a frame runs that it has so many partitions. If the optimizer leaves none, there are no rows."""
-    if (found := partition_count(frame)) not in (0, expected):
-        raise EosError(
-            f"Spark lays {stage.run} out in {found} partitions.",
-            expected=f"{expected}, one for each task",
-            remedy=remedy,
-        )
-
-
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    """All rows, frame after frame; a union of halves, because Spark's planning recurses into it."""
-    if len(frames) == 1:
-        return frames[0]
-    half = len(frames) // 2
-    return _union(frames[:half]).unionAll(_union(frames[half:]))
 
 
 def _require_plain(expression: Any) -> None:

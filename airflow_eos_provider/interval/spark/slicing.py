@@ -14,24 +14,22 @@ from functools import cached_property
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import SliceFigures, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.sources.files import FileSet, require_planned_files
+from airflow_eos_provider.interval.sources.files import MOST_FILES_IN_PLAN, FileSet, look_at, require_planned_files
 from airflow_eos_provider.interval.spark.executors.tasks import REPORT_COLUMN, SLICE_COLUMN, shipped
 from airflow_eos_provider.interval.spark.files import (
-    FILES,
-    FileGroups,
+    PATH,
     FilesSource,
-    partition_count,
     pinned_files,
     require_narrow,
-    require_partitions,
     require_still_pinned,
 )
 from airflow_eos_provider.interval.spark.plans.classic_plan import refuse_moving, refuse_unstable
@@ -55,7 +53,11 @@ MAX_SLICES = 10_000
 #: What decides a row's slice.
 SLICES_BY = ("key", "files", "partitions")
 
+#: A slice's files, within its source in the plan. Stored: renaming it strands runs that are under way.
+FILES = "files"
+
 _PARTITIONS_BY_KEY = "Leave slices_by out. A key then decides the slices."
+_FILES_BY_KEY = "Leave slices_by='files' out. A key then decides the slices, and any stable plan is accepted."
 
 #: A cluster's first executor comes within this time, seconds; Spark's own first task waits half of it for the others.
 _EXECUTOR_SECONDS = 60.0
@@ -169,11 +171,7 @@ class Rows(Work):
         self.count = len(stage.slices)
         found, wanted = [dict(piece) for piece in stage.slices], self._sources(self.count)
         if found != wanted:
-            raise ConfigurationError(
-                f"The run {stage.run.name} was started with other slices: {_in_words(found)}.",
-                expected=f"slices like {wanted[0] if wanted else 'none'}",
-                remedy="Run it with the original key, or abandon it if none of its slices is committed.",
-            )
+            raise _other_slices(stage, f"slices like {wanted[0] if wanted else 'none'}")
 
     def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
         slots = _slots(self.spark) if speculates(self.spark) else None
@@ -215,13 +213,7 @@ class PartitionRows(Rows):
     kind = "partitions"
 
     def __init__(self, frame: DataFrame, pin_inputs: bool) -> None:
-        require_frame(frame)
-        if is_remote(frame):
-            raise ConfigurationError(
-                "slices_by='partitions' is given with a DataFrame of Spark Connect, whose partitions are not seen.",
-                expected="a DataFrame of a classic session",
-                remedy=_PARTITIONS_BY_KEY,
-            )
+        _require_classic(frame, "partitions")
         super().__init__(frame, [], 1, pin_inputs)
 
     def check(self) -> None:
@@ -263,16 +255,16 @@ class PartitionRows(Rows):
 
 
 class FileRows(Work):
-    """Rows of a DataFrame over files, by groups of whole files."""
+    """Rows of a DataFrame over files: groups of whole files are slices, and no row moves.
+
+    The frame is split into a branch per slice, which reads the slice's files only, and one for all other paths, where
+    any row is an error: so each row is in exactly one branch, however paths are spelled. Each branch has one partition,
+    and their union puts them in order: partition ``i`` is the ``i``-th task that has slices. The number of partitions
+    is checked before they run, and each task checks its rows' slices, so an unexpected layout is an error.
+    """
 
     def __init__(self, frame: DataFrame, slices: int | None, pin_inputs: bool) -> None:
-        require_frame(frame)
-        if is_remote(frame):
-            raise ConfigurationError(
-                "slices_by='files' is given with a DataFrame of Spark Connect, whose plan cannot be looked at in full.",
-                expected="a DataFrame of a classic session",
-                remedy="Leave slices_by out; or read Parquet files or lines by files_source(), a slice a file.",
-            )
+        _require_classic(frame, "files")
         if not pin_inputs:
             raise ConfigurationError(
                 "pin_inputs=False is given with slices_by='files'.",
@@ -290,30 +282,81 @@ class FileRows(Work):
         _refuse_speculation(self.spark, "files")
 
     @cached_property
-    def groups(self) -> FileGroups:
-        """Of the files as they are when the write begins."""
-        return FileGroups(self.frame, record_columns(self.frame), self.wanted)
+    def pinned(self) -> FileSet:
+        """The files as they are when the write begins."""
+        pinned = pinned_files(self.frame)
+        if not pinned:
+            raise ConfigurationError(
+                "The DataFrame reads no file.",
+                expected="one file or more",
+                remedy="Wait until the files are there. If intervals may be empty, leave slices_by='files' out.",
+            )
+        if len(pinned) > MOST_FILES_IN_PLAN:
+            raise ConfigurationError(
+                f"The DataFrame reads {len(pinned)} files.",
+                expected=f"at most {MOST_FILES_IN_PLAN}, because the interval's plan names each",
+                remedy=_FILES_BY_KEY,
+            )
+        return pinned
+
+    @cached_property
+    def groups(self) -> list[FileSet]:
+        """The files of each slice, by its number."""
+        return self.pinned.grouped(self.wanted)
 
     def slice_count(self) -> int:
-        return len(self.groups.groups)
+        return len(self.groups)
 
     def plan(self, run: Run) -> RunPlan:
-        return RunPlan(run, self.groups.sources(), {"kind": "file groups"})
+        sources = [{FILES: [file.to_dict() for file in group]} for group in self.groups]
+        return RunPlan(run, sources, {"kind": "file groups"})
 
     def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
-        self.groups.follow(stage.slices)
+        if any(FILES not in piece for piece in stage.slices):
+            raise _other_slices(stage, "the original slices_by")
+        self.groups = [FileSet.from_dicts(piece[FILES]) for piece in stage.slices]
+        self.pinned.require(FileSet.of(file for group in self.groups for file in group))
 
     def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
-        return figures_of_rows(self.groups.rows_of(slices), pipeline, stage.run, slices)
+        return figures_of_rows(_union([self._branch(number) for number in slices]), pipeline, stage.run, slices)
 
     def require_same_inputs(self) -> None:
-        require_still_pinned(self.frame, self.groups.pinned)
+        require_still_pinned(self.frame, self.pinned)
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         function = shipped("write_file_groups", pipeline.to_dict(), stage.to_dict())
-        results = self.groups.rows_by_task(stage).mapInArrow(function, REPORTS)
-        self.groups.require_layout(results, stage)
+        results = self.rows_by_task(stage).mapInArrow(function, REPORTS)
+        self.require_layout(results, stage)
         return results
+
+    def rows_by_task(self, stage: Stage) -> DataFrame:
+        """The rows of each task that has slices, slice by slice; further partitions have rows of other files."""
+        tasks = [
+            _union([self._branch(number).coalesce(1) for number in numbers]).coalesce(1)
+            for numbers in stage.assignment
+            if numbers
+        ]
+        return _union([*tasks, self._others()])
+
+    def require_layout(self, frame: DataFrame, stage: Stage) -> None:
+        """If the optimizer removed a branch, the partitions after it would belong to other tasks."""
+        tasks = sum(1 for numbers in stage.assignment if numbers)
+        require_partitions(frame, stage, tasks + partition_count(self._others()), remedy=_FILES_BY_KEY)
+
+    def _branch(self, number: int) -> DataFrame:
+        kept = self.frame.where(F.col(PATH).isin(self._paths([number])))
+        return kept.select(*record_columns(self.frame), F.lit(number).cast("int").alias(SLICE_COLUMN))
+
+    def _others(self) -> DataFrame:
+        known = F.col(PATH).isin(self._paths(range(len(self.groups))))
+        other = self.frame.where(~F.coalesce(known, F.lit(False)))
+        return other.select(*record_columns(self.frame), F.lit(None).cast("int").alias(SLICE_COLUMN))
+
+    def _paths(self, numbers: Collection[int]) -> list[str]:
+        """As ``_metadata.file_path`` spells them: as URIs."""
+        jvm: Any = self.spark._jvm
+        files = [file.path for number in numbers for file in self.groups[number]]
+        return [str(jvm.org.apache.hadoop.fs.Path(path).toUri().toString()) for path in files]
 
 
 class Files(Work):
@@ -327,16 +370,24 @@ class Files(Work):
         return len(self.source.files)
 
     def plan(self, run: Run) -> RunPlan:
-        return RunPlan(run, self.source.slices(), {"kind": "files"})
+        options = self.source.options.to_dict()
+        return RunPlan(run, [{"file": file.to_dict(), **options} for file in self.source.files], {"kind": "files"})
 
     def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
-        self.source.require_planned(stage.slices)
+        options = self.source.options.to_dict()
+        for piece in stage.slices:
+            ways = {name: value for name, value in piece.items() if name != "file"}
+            if "file" not in piece or ways != options:
+                raise _other_slices(stage, f"files read as {options}")
+        self.source.files.require(FileSet.from_dicts(piece["file"] for piece in stage.slices))
 
     def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
         return figures_of_files(self.spark, self.source, pipeline, stage, slices)
 
     def require_same_inputs(self) -> None:
-        self.source.require_in_place()
+        for file in self.source.files:
+            if file.identity:  # a local file; others have none
+                file.require_unchanged(look_at(file.path))
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         numbers = self.spark.range(0, len(stage.assignment), 1, len(stage.assignment))
@@ -394,11 +445,58 @@ def _sums(parts: DataFrame) -> dict[int, SliceFigures]:
     return found
 
 
-def _in_words(slices: Sequence[Mapping[str, Any]]) -> str:
-    """Slices as a plan has them, without the names of all their files."""
-    if not slices:
-        return "none"
-    return "groups of whole files (slices_by='files')" if FILES in slices[0] else str(dict(slices[0]))
+def _other_slices(stage: Stage, expected: str) -> ConfigurationError:
+    """The error of a run whose plan has other slices than this attempt would make; it does not name all files."""
+    first = {name: value for name, value in stage.slices[0].items() if name != "file"} if stage.slices else "none"
+    found = "groups of whole files (slices_by='files')" if FILES in first else first
+    return ConfigurationError(
+        f"The run {stage.run.name} was started with other slices: {found}.",
+        expected=expected,
+        remedy="Run it with the original settings, or abandon it if none of its slices is committed.",
+    )
+
+
+def _require_classic(frame: DataFrame, slices_by: str) -> None:
+    require_frame(frame)
+    if is_remote(frame):
+        raise ConfigurationError(
+            f"slices_by={slices_by!r} is given with a DataFrame of Spark Connect, whose plan is not seen in full.",
+            expected="a DataFrame of a classic session",
+            remedy="Leave slices_by out, then a key decides the slices; or read Parquet files or lines by "
+            "files_source(), a slice a file.",
+        )
+
+
+def partition_count(frame: DataFrame) -> int:
+    """How many partitions the frame will have; this plans it and reads nothing.
+
+    Spark takes a shuffle's settings from the session that is active in the thread, and keeps them with the plan.
+    """
+    sessions: Any = frame.sparkSession._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(frame._jdf.sparkSession())
+    try:
+        return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
+    finally:
+        sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
+
+
+def require_partitions(frame: DataFrame, stage: Stage, expected: int, *, remedy: str) -> None:
+    """Check before a frame runs that it has so many partitions. If the optimizer leaves none, there are no rows."""
+    if (found := partition_count(frame)) not in (0, expected):
+        raise EosError(
+            f"Spark lays {stage.run} out in {found} partitions.",
+            expected=f"{expected}, one for each task",
+            remedy=remedy,
+        )
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows, frame after frame; a union of halves, because Spark's planning recurses into it."""
+    if len(frames) == 1:
+        return frames[0]
+    half = len(frames) // 2
+    return _union(frames[:half]).unionAll(_union(frames[half:]))
 
 
 def require_slices_by(slices_by: str) -> str:

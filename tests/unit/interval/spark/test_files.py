@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -19,12 +19,10 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet, PinnedFile, look_at
 from airflow_eos_provider.interval.spark import slicing, write_interval
 from airflow_eos_provider.interval.spark.executors.tasks import require_no_rows
 from airflow_eos_provider.interval.spark.files import (
-    FileGroups,
     FilesSource,
     files_source,
     find_files,
@@ -32,7 +30,7 @@ from airflow_eos_provider.interval.spark.files import (
     require_narrow,
     require_still_pinned,
 )
-from airflow_eos_provider.interval.spark.slicing import record_columns
+from airflow_eos_provider.interval.spark.slicing import FileRows, Files
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 # The files of a frame are listed and pinned here; how a task reads one: tests/unit/interval/sources/test_files.py.
@@ -143,8 +141,8 @@ def test_groups_are_about_as_large_as_one_another_and_do_not_depend_on_the_order
     assert len(FileSet.of(files).grouped(100)) == len(files)
 
 
-def _stage(groups: FileGroups, assignment: Sequence[Sequence[int]]) -> Stage:
-    plan = RunPlan(Run("daily", DAY), groups.sources())
+def _stage(groups: FileRows, assignment: Sequence[Sequence[int]]) -> Stage:
+    plan = groups.plan(Run("daily", DAY))
     return Stage(plan.run, 0, plan.hash, plan.slices, tuple(map(tuple, assignment)), {0: 0})
 
 
@@ -180,7 +178,7 @@ def test_a_row_arrives_with_the_slice_of_its_file_in_the_partition_of_its_task(f
     spark.conf.set("spark.sql.files.maxPartitionBytes", "2000")  # the largest file in several pieces
     spark.conf.set("spark.sql.files.openCostInBytes", "0")
     try:
-        groups = FileGroups(frame, record_columns(frame), 4)
+        groups = FileRows(frame, 4, True)
         assert [len(group) for group in groups.groups].count(2) == 1
         places = _places(groups.rows_by_task(_stage(groups, [[2], [], [0, 3]])))  # slice 1 is committed
     finally:
@@ -200,9 +198,9 @@ def test_a_row_arrives_with_the_slice_of_its_file_in_the_partition_of_its_task(f
 
 
 def test_a_slice_opens_its_own_files_only_and_nothing_is_moved(frame: DataFrame) -> None:
-    groups = FileGroups(frame.where("file >= 0"), record_columns(frame), 3)
+    groups = FileRows(frame.where("file >= 0"), 3, True)
     for number, group in enumerate(groups.groups):
-        plan = groups.rows_of([number])._jdf.queryExecution().sparkPlan()
+        plan = groups._branch(number)._jdf.queryExecution().sparkPlan()
         leaves = plan.collectLeaves()
         assert leaves.size() == 1
         assert len(leaves.apply(0).selectedPartitions().toPartitionArray()) == len(group)
@@ -212,21 +210,22 @@ def test_a_slice_opens_its_own_files_only_and_nothing_is_moved(frame: DataFrame)
 
 
 def test_a_plan_without_a_partition_for_each_task_is_an_error_before_it_runs(frame: DataFrame) -> None:
-    groups = FileGroups(frame, record_columns(frame), 3)
+    groups = FileRows(frame, 3, True)
     stage = _stage(groups, [[0], [], [1, 2]])
     rows = groups.rows_by_task(stage)
     groups.require_layout(rows, stage)
     with pytest.raises(EosError, match="in 2 partitions"):
         groups.require_layout(rows, _stage(groups, [[0], [1], [2]]))
     none = frame.where("false")
-    empty = FileGroups(frame, record_columns(frame), 3)
-    empty._frame = none
+    empty = FileRows(frame, 3, True)
+    assert empty.groups
+    empty.frame = none
     empty.require_layout(empty.rows_by_task(stage), stage)
     assert _places(empty.rows_by_task(stage)) == {}
 
 
 def test_a_row_of_a_file_that_no_slice_has_is_behind_the_tasks_and_an_error(frame: DataFrame) -> None:
-    groups = FileGroups(frame, record_columns(frame), len(LINES))
+    groups = FileRows(frame, len(LINES), True)
     lost = groups.groups.pop()
     places = _places(groups.rows_by_task(_stage(groups, [[n] for n in range(len(LINES) - 1)])))
     (runs,) = [runs for partition, runs in places.items() if partition >= len(LINES) - 1]
@@ -402,7 +401,8 @@ def test_files_are_selected_by_their_path_or_their_time(spark: SparkSession, tmp
     by_time = files_source(spark, DAY, f"{tmp_path}/*.json", format="lines", modified=True)
     assert [file.path[-15:] for file in by_path.files] == ["2013-01-01.json"]
     assert by_time.files == by_path.files
-    assert by_path.slices()[0]["file"]["path"].endswith("2013-01-01.json")
+    (planned,) = Files(by_path, spark).plan(Run("daily", DAY)).slices
+    assert planned["file"]["path"].endswith("2013-01-01.json")
 
 
 def hours(first: int, behind: int) -> Interval:
@@ -457,11 +457,17 @@ def test_an_interval_without_files_is_refused_unless_that_is_allowed(spark: Spar
 def test_files_are_held_to_the_plan_of_an_earlier_attempt() -> None:
     first, second = (PinnedFile(f"file:/{name}", 1, 5) for name in "ab")
     source = FilesSource(FileSet((first, second)), FileReadOptions("lines"))
-    source.require_planned(source.slices())
-    FilesSource(FileSet(), source.options).require_planned(())
+    run, spark = Run("daily", DAY), cast(SparkSession, None)
+    planned = Files(source, spark).plan(run).slices
+
+    def follow(now: FilesSource, slices: Sequence[Mapping[str, Any]]) -> None:
+        Files(now, spark).follow(Stage(run, 0, "", slices, (), {0: 0}), {})
+
+    follow(source, planned)
+    follow(FilesSource(FileSet(), source.options), ())
     with pytest.raises(ConfigurationError, match="file:/b is gone"):
-        replace(source, files=FileSet((first,))).require_planned(source.slices())
+        follow(replace(source, files=FileSet((first,))), planned)
     with pytest.raises(ConfigurationError, match="started with other slices"):
-        replace(source, options=FileReadOptions("parquet")).require_planned(source.slices())
+        follow(replace(source, options=FileReadOptions("parquet")), planned)
     with pytest.raises(ConfigurationError, match="started with other slices"):
-        source.require_planned([{"xxhash64": ["key string"], "of": 1}])
+        follow(source, [{"xxhash64": ["key string"], "of": 1}])
