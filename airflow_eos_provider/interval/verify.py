@@ -5,11 +5,13 @@ Everything here only reads.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -176,30 +178,22 @@ def part_of(run: Run, whole: Run) -> ConfigurationError:
     )
 
 
-def ledger(pipeline: Pipeline, *, wait: bool = False) -> LedgerState:
+def ledger(
+    pipeline: Pipeline, *, wait: bool = False, kafka: Kafka | None = None, there: Collection[str] | None = None
+) -> LedgerState:
     """The pipeline's ledger, to its end or as far as is stable; empty if there is none yet."""
-    return _ledger(pipeline, pipeline.kafka, topics(pipeline.kafka), wait=wait)
-
-
-def _ledger(pipeline: Pipeline, kafka: Kafka, there: Collection[str], *, wait: bool = False) -> LedgerState:
-    """As :func:`ledger`, by the names of all topics."""
     state = LedgerState(pipeline.name)
     if is_there(pipeline.kafka, pipeline.ledger_topic, there):
-        reader = TopicReader(kafka, pipeline.ledger_topic)
+        reader = TopicReader(kafka or pipeline.kafka, pipeline.ledger_topic)
         (reader.read if wait else reader.read_stable)(state.apply)
     return state
 
 
-def control(pipeline: Pipeline) -> ControlState:
+def control(pipeline: Pipeline, *, kafka: Kafka | None = None, there: Collection[str] | None = None) -> ControlState:
     """The group's control topic, as far as is stable; empty if there is none yet."""
-    return _control(pipeline, pipeline.kafka, topics(pipeline.kafka))
-
-
-def _control(pipeline: Pipeline, kafka: Kafka, there: Collection[str]) -> ControlState:
-    """As :func:`control`, by the names of all topics."""
     state = ControlState(pipeline.control_topic)
     if is_there(pipeline.kafka, pipeline.control_topic, there):
-        TopicReader(kafka, pipeline.control_topic).read_stable(state.apply)
+        TopicReader(kafka or pipeline.kafka, pipeline.control_topic).read_stable(state.apply)
     return state
 
 
@@ -215,8 +209,8 @@ def all_statuses(pipelines: Sequence[Pipeline], progress: Progress = _silent) ->
     first = pipelines[0]
     with Session(first.kafka) as session, ThreadPoolExecutor(_LEDGERS_AT_ONCE) as pool:
         there = topics(first.kafka)
-        running = _control(first, session, there)  # before the ledgers, see :func:`statuses_of`
-        reads = [pool.submit(_ledger, each, session, there) for each in pipelines]
+        running = control(first, kafka=session, there=there)  # before the ledgers, see :func:`statuses_of`
+        reads = [pool.submit(ledger, each, kafka=session, there=there) for each in pipelines]
         try:
             for count, _ in enumerate(as_completed(reads), start=1):
                 progress(f"ledgers of {first.group_id}", count, len(reads))
@@ -276,10 +270,7 @@ def verify_run(
             f"{run.name} is not complete, so there is nothing to compare its records with.",
             remedy="See 'eos intervals list'.",
         )
-    _require_comparable([complete])
-    drained = _Drained((header, run.name.encode()))
-    drained.read(pipeline, topics, progress)
-    return drained.beside(run.name, topics, complete.records, complete.digest, source)
+    return _compared(pipeline, run.name, topics, [complete], source, progress, (header, run.name.encode()))
 
 
 def verify_all(
@@ -301,19 +292,21 @@ def verify_all(
             remedy="Let them finish, or abandon the runs without a committed slice.",
         )
     complete = list(ledger(pipeline, wait=True).complete_runs())
-    _require_comparable(complete)
-    drained = _Drained(None)
-    drained.read(pipeline, topics, progress)
-    return drained.beside(
-        f"all {len(complete)} runs of {pipeline.name}",
-        topics,
-        sum(record.records for record in complete),
-        add_digests(record.digest for record in complete),
-        source,
-    )
+    return _compared(pipeline, f"all {len(complete)} runs of {pipeline.name}", topics, complete, source, progress)
 
 
-def _require_comparable(complete: Sequence[CompleteRecord]) -> None:
+def _compared(
+    pipeline: Pipeline,
+    what: str,
+    topics: Sequence[str],
+    complete: Sequence[CompleteRecord],
+    source: Sequence[Path],
+    progress: Progress,
+    header: tuple[str, bytes] | None = None,
+) -> Verification:
+    """The records of topics, with a header or all, beside what ``complete`` says and beside the source."""
+    from airflow_eos_provider.interval.write.digest import Digest  # it brings numpy, which takes a while
+
     if other := [record for record in complete if record.digest_kind != DIGEST_KIND]:
         raise ConfigurationError(
             f"{len(other)} runs were written by another version of this package, with a digest of kind "
@@ -321,52 +314,40 @@ def _require_comparable(complete: Sequence[CompleteRecord]) -> None:
             expected=f"kind {DIGEST_KIND}, as this version computes digests",
             remedy="Verify them with the version that wrote them.",
         )
+    count, whole, values, expected = 0, Digest(), Digest(), Digest()
 
-
-class _Drained:
-    """Records of topics, counted and summed up."""
-
-    def __init__(self, header: tuple[str, bytes] | None) -> None:
-        from airflow_eos_provider.interval.write.digest import Digest  # it brings numpy, which takes a while
-
-        self._header = header
-        self._records = 0
-        self._digest = Digest()
-        self._values = Digest()
-        self._lines = Digest()
-
-    def read(self, pipeline: Pipeline, topics: Sequence[str], progress: Progress) -> None:
-        for topic in topics:
-            scan_to_end(
-                pipeline.kafka,
-                topic,
-                self._take,
-                timeout_seconds=STALL_SECONDS,
-                stall_only=True,
-                headers=True,
-                progress=partial(progress, topic),
-            )
-
-    def _take(self, records: Sequence[LogRecord]) -> None:
+    def take(records: Sequence[LogRecord]) -> None:
+        nonlocal count
         for record in records:
-            if self._header is None or (record.headers and self._header in record.headers):
-                self._digest.add(record.topic, record.key, record.value, record.headers)
-                self._values.add("", None, record.value)
-                self._records += 1
+            if header is None or (record.headers and header in record.headers):
+                whole.add(record.topic, record.key, record.value, record.headers)
+                values.add("", None, record.value)
+                count += 1
 
-    def beside(
-        self, what: str, topics: Sequence[str], records: int, digest: str, source: Sequence[Path]
-    ) -> Verification:
-        """The records beside what ``complete`` says, and beside the lines of the source."""
-        lines = sum(self._add_lines(path) for path in source) if source else None
-        agrees = None if lines is None else (lines, self._lines.text) == (self._records, self._values.text)
-        return Verification(what, tuple(topics), records, digest, self._records, self._digest.text, lines, agrees)
-
-    def _add_lines(self, path: Path) -> int:
-        count = 0
-        for count, line in enumerate(file_lines(path), 1):  # noqa: B007  # the last one is the count
-            self._lines.add("", None, line)
-        return count
+    for topic in topics:
+        scan_to_end(
+            pipeline.kafka,
+            topic,
+            take,
+            timeout_seconds=STALL_SECONDS,
+            stall_only=True,
+            headers=True,
+            progress=partial(progress, topic),
+        )
+    lines = 0
+    for line in chain.from_iterable(map(file_lines, source)):
+        expected.add("", None, line)
+        lines += 1
+    return Verification(
+        what,
+        tuple(topics),
+        sum(record.records for record in complete),
+        add_digests(record.digest for record in complete),
+        count,
+        whole.text,
+        lines if source else None,
+        (lines, expected.text) == (count, values.text) if source else None,
+    )
 
 
 def pipelines(kafka: KafkaSettings, group_id: str) -> list[str]:
@@ -377,11 +358,12 @@ def pipelines(kafka: KafkaSettings, group_id: str) -> list[str]:
     return found
 
 
-def is_there(kafka: KafkaSettings, topic: str, there: Collection[str]) -> bool:
-    """Whether there is such a topic."""
-    if topic not in there:
+def is_there(kafka: KafkaSettings, topic: str, there: Collection[str] | None = None) -> bool:
+    """Whether there is such a topic, by the names of all topics; an error if the principal may not see it."""
+    found = topic in (topics(kafka) if there is None else there)
+    if not found:
         require_seen(kafka, topic)
-    return topic in there
+    return found
 
 
 def require_seen(kafka: KafkaSettings, *missing: str) -> None:
@@ -401,8 +383,8 @@ def require_seen(kafka: KafkaSettings, *missing: str) -> None:
 
 def pipelines_among(names: Iterable[str], group_id: str) -> list[str]:
     """As :func:`pipelines`, by the names of all topics."""
-    prefix, suffix = f"{group_id}-", "-offsets"
-    return sorted(topic.removeprefix(prefix).removesuffix(suffix) for topic in names if _between(topic, prefix, suffix))
+    matches = map(re.compile(rf"{re.escape(group_id)}-(.+)-offsets").fullmatch, names)
+    return sorted(match[1] for match in matches if match)
 
 
 def topics(kafka: KafkaSettings) -> frozenset[str]:
@@ -414,19 +396,14 @@ def topics(kafka: KafkaSettings) -> frozenset[str]:
         raise admin.explain(error, "listing the topics") from error
 
 
-def _between(topic: str, prefix: str, suffix: str) -> bool:
-    return topic.startswith(prefix) and topic.endswith(suffix) and len(topic) > len(prefix) + len(suffix)
-
-
 def _of_complete(record: CompleteRecord) -> RunStatus:
-    summary = decoded(record.summary)
     return RunStatus(
         record.run,
         True,
         record.slices,
         records=record.records,
         digest=record.digest,
-        summary=summary,
+        summary=decoded(record.summary),
         ended=record.ended,
     )
 

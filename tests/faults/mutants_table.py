@@ -490,8 +490,8 @@ _WRITER = (
         "expired-interval-planned",
         "an interval whose rows the target would soon delete is not planned",
         "interval/protocol/coordinator.py",
-        "            make_plan = self._kept(make_plan)\n",
-        "            pass\n",
+        "        if rows_have_times and self._pipeline.topic and not self._pipeline.allow_expired_records:\n",
+        "        if False:\n",
         f"{_ERRORS}::test_rows_that_the_target_would_soon_delete_are_refused_before_anything_is_planned",
     ),
     _mutant(

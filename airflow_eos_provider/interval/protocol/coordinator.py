@@ -257,15 +257,14 @@ class Coordinator:
         self._report(f"{self._run}: reading the records of earlier attempts")
         open_reader(self._session)  # clients connect while others are asked; no id is taken before its init
         self._next_producer.open()
-        if rows_have_times:
-            make_plan = self._kept(make_plan)
         planner = self._planner()
         self._topics.prepare(self._ledger, self._ledger_topic)
         self._init()
         state = self._read_control("read control")
         self._read_stable_ledger()
         self._claim_ledger()
-        found = self._ledger.completed(self._run) or state.plan or self._admit(planner, make_plan)
+        found = self._ledger.completed(self._run) or state.plan
+        found = found or self._admit(planner, make_plan, rows_have_times)
         if isinstance(found, CompleteRecord):
             return self._already(found)
         return self._begin_generation(found, state, tasks)
@@ -524,8 +523,12 @@ class Coordinator:
         self._step("write claim")
         self._write([], [claim_record(self._run.pipeline, ours)], "commit claim", CLAIMS_PARTITION)
 
-    def _admit(self, planner: Planner, make_plan: Callable[[], RunPlan]) -> RunPlan | CompleteRecord:
+    def _admit(
+        self, planner: Planner, make_plan: Callable[[], RunPlan], rows_have_times: bool
+    ) -> RunPlan | CompleteRecord:
         self._step("admit plan")
+        if rows_have_times and self._pipeline.topic and not self._pipeline.allow_expired_records:
+            retention_of(self._pipeline.topic, self._session).require_interval(self._run.interval)
         plan = make_plan()
         if plan.run != self._run:
             raise EosError(f"The plan is of {plan.run}.", expected=f"a plan of {self._run}")
@@ -533,16 +536,6 @@ class Coordinator:
         if isinstance(found, RunPlan):
             self._control_keys.add(f"connector-{self._run.name}".encode())
         return found
-
-    def _kept(self, make_plan: Callable[[], RunPlan]) -> Callable[[], RunPlan]:
-        """Look, before the run is planned, whether the target keeps records of the interval's time."""
-
-        def checked() -> RunPlan:
-            if self._pipeline.topic and not self._pipeline.allow_expired_records:
-                retention_of(self._pipeline.topic, self._session).require_interval(self._run.interval)
-            return make_plan()
-
-        return checked
 
     def _write_generation(self, assignment: Sequence[Sequence[int]]) -> int:
         self._step("write generation")

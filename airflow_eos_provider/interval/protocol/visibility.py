@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.errors import EosError, ReadTimeoutError
@@ -50,65 +49,39 @@ class NotVisibleError(ReadTimeoutError):
     """All records of a run are committed, but an open transaction of another producer hides some from readers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """An open transaction that holds back readers.
-
-    :param last_write_ms: when it last wrote there, milliseconds since the epoch; -1 if unknown.
-    """
-
-    producer_id: int
-    partition: int
-    start_offset: int
-    last_write_ms: int
-    transactional_id: str | None = None
-    description: TransactionDescription | None = None
-
-    def words(self, topic: str) -> str:
-        """Who it is, since when, and until when at the latest."""
-        place = f"partition {self.partition} from offset {self.start_offset} on"
-        if self.transactional_id is None:
-            return (
-                f"producer {self.producer_id} blocks {place} since {_at(self.last_write_ms)} at the latest; no "
-                "transactional id is listed for it: this principal may not describe it, or the transaction hangs"
-            )
-        who = f"{self.transactional_id} (producer {self.producer_id})"
-        known = self.description
-        if known is None or known.started_at_ms is None:
-            return (
-                f"{who} blocks {place} since {_at(self.last_write_ms)}, but its coordinator has no transaction open. "
-                "It has just ended, or it hangs, and then only 'eos transactions abort "
-                f"--topic {topic} --partition {self.partition} --start-offset {self.start_offset}' ends it, which "
-                "gives its records up"
-            )
-        until = known.started_at_ms + known.timeout_ms
-        return (
-            f"{who} blocks {place} ({known.state}) since {_at(known.started_at_ms)}, until {_at(until)} at the latest"
-        )
-
-
 def holders(
+    topic: str,
     producers: Sequence[ActiveProducer],
     ends: Mapping[int, int],
     listed: Sequence[TransactionListing],
     described: Mapping[str, TransactionDescription],
-) -> list[Holder]:
-    """Who holds readers back, one entry a producer."""
+) -> list[str]:
+    """Who holds readers back from these ends, since when, and until when at the latest; an entry a producer."""
     ids = {entry.producer_id: entry.transactional_id for entry in listed}
-    found: dict[int, Holder] = {}
+    found: dict[int, str] = {}
     for producer in producers:
-        start = producer.transaction_start_offset
-        if start is None or start >= ends.get(producer.partition, 0) or producer.producer_id in found:
+        start, number = producer.transaction_start_offset, producer.producer_id
+        if start is None or start >= ends.get(producer.partition, 0) or number in found:
             continue
-        transactional_id = ids.get(producer.producer_id)
-        found[producer.producer_id] = Holder(
-            producer.producer_id,
-            producer.partition,
-            start,
-            producer.last_timestamp_ms,
-            transactional_id,
-            None if transactional_id is None else described.get(transactional_id),
-        )
+        place, written = f"partition {producer.partition} from offset {start} on", _at(producer.last_timestamp_ms)
+        who, known = ids.get(number), described.get(ids.get(number, ""))
+        if who is None:
+            found[number] = (
+                f"producer {number} blocks {place} since {written} at the latest; no transactional id is listed for "
+                "it: this principal may not describe it, or the transaction hangs"
+            )
+        elif known is None or known.started_at_ms is None:
+            found[number] = (
+                f"{who} (producer {number}) blocks {place} since {written}, but its coordinator has no transaction "
+                "open. It has just ended, or it hangs, and then only 'eos transactions abort "
+                f"--topic {topic} --partition {producer.partition} --start-offset {start}' ends it, which gives its "
+                "records up"
+            )
+        else:
+            since, until = _at(known.started_at_ms), _at(known.started_at_ms + known.timeout_ms)
+            found[number] = (
+                f"{who} (producer {number}) blocks {place} ({known.state}) since {since}, until {until} at the latest"
+            )
     return list(found.values())
 
 
@@ -172,11 +145,11 @@ class Visibility:
             described = client.describe(entry.transactional_id for entry in listed if entry.producer_id in opened)
         except EosError as error:
             return f"an open transaction, which cannot be looked up ({error.found})"
-        found = holders(producers, ends, listed, described)
+        found = holders(topic, producers, ends, listed, described)
         if not found:
             return "the transaction has just ended"
         more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        return "; ".join(holder.words(topic) for holder in found[:_NAMED]) + more
+        return "; ".join(found[:_NAMED]) + more
 
     def _not_visible(self, topic: str, left: Mapping[int, int], ends: Mapping[int, int]) -> NotVisibleError:
         partition = min(left)

@@ -95,18 +95,15 @@ def _change(role: str, was: TopicPin | None, now: TopicPin) -> str:
     return ""
 
 
-def require_same(what: str, pinned: Sequence[Pinned], found: Pins) -> list[str]:
-    """Compare the topics found with those on record."""
+def require_same(what: str, pinned: Sequence[Pinned], found: Pins) -> None:
+    """Compare the topics found with those on record; a record without any is not compared."""
     for entry in pinned:
-        if entry.pins is None:
-            continue
-        if different := changes(entry.pins, found, with_target=entry.with_target):
+        if entry.pins and (different := changes(entry.pins, found, with_target=entry.with_target)):
             raise TopicChangedError(
                 f"{what} has other topics than {entry.by}: {'; '.join(different)}.",
                 expected="the topics that it was started with",
                 remedy=_remedy(entry.pins, found),
             )
-    return [entry.by for entry in pinned if entry.pins is None]
 
 
 def _remedy(pinned: Pins, found: Pins) -> str:

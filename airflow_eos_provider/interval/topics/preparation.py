@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -25,20 +24,15 @@ _CONTROL_MESSAGE_BYTES = 8_000_000
 _INTERNAL: Mapping[str, str] = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(COMPACTION_LAG_MS)}
 
 
-class Prepared(NamedTuple):
-    """Topics that are ready."""
-
-    pins: Pins
-    control_was_there: bool  # one just made has nothing to read, and not every broker knows it yet
-
-
 def prepare_topics(
     pipeline: Pipeline,
     before_creating: Callable[[Pins], None] = lambda found: None,
     kafka: Kafka | None = None,
-) -> Prepared:
+) -> tuple[Pins, bool]:
     """Make the pipeline's ledger and control topic if they are missing, and check all of its topics.
 
+    :returns: the topics, and whether the control topic was there before; one just made has nothing to read, and not
+        every broker knows it yet.
     :param before_creating: called with the topics as they are; a missing one has no id. It raises if one is not
         missing, but lost.
     """
@@ -61,7 +55,7 @@ def prepare_topics(
     if len(found) < len(_names(pipeline)):
         found = topics.find(_names(pipeline))
         _check_settings(topics, pipeline, found)  # another may have been faster, and made it otherwise
-    return Prepared(_pins(pipeline, found), control_was_there)
+    return _pins(pipeline, found), control_was_there
 
 
 def find_topics(pipeline: Pipeline, kafka: Kafka | None = None) -> Pins:

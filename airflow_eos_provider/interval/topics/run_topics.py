@@ -40,9 +40,7 @@ class RunTopics:
         self._kafka = kafka or pipeline.kafka
         self._control = control or ControlReader(self._kafka, pipeline.control_topic, report=report)
         self._run = run
-        self._report = report
         self._found: Pins | None = None
-        self._said: set[str] = set()
 
     @property
     def claim(self) -> Claim:
@@ -142,13 +140,7 @@ class RunTopics:
         self._require_same([Pinned("when it was begun", self.found)], find_topics(self._pipeline, self._kafka))
 
     def _require_same(self, pinned: list[Pinned], found: Pins) -> None:
-        for record in require_same(str(self._run), pinned, found):
-            if record not in self._said:
-                self._said.add(record)
-                self._report(
-                    f"{self._run}: {record} is of an earlier version and does not say which topics it is about, so "
-                    "they are not compared"
-                )
+        require_same(str(self._run), pinned, found)
 
     def _require_new_pipeline(self) -> None:
         """Check, before a ledger is made, that none was lost; the control topic knows each pipeline that had one."""

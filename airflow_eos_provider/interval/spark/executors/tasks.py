@@ -19,16 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider import __version__, errors
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.messages import SliceResult, Stage
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.task import Task
+from airflow_eos_provider.interval.sources.files import Convert, Dropped, FileReadOptions, PinnedFile, read_pinned
+from airflow_eos_provider.interval.write.tally import Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_eos_provider.interval.messages import SliceResult, Stage
-    from airflow_eos_provider.interval.protocol.task import Task
-    from airflow_eos_provider.interval.sources.files import Convert, Dropped
-
-    #: A slice's number and what was written; None if it had been done before.
-    Outcome = tuple[int, SliceResult | None]
+#: A slice's number and what was written; None if it had been done before.
+Outcome = tuple[int, SliceResult | None]
 
 #: The column that names a row's slice; added by the driver, taken away before the row is written.
 SLICE_COLUMN = "_eos_slice"
@@ -124,8 +126,6 @@ def write_files(
 
 def look_at_login(pipeline: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Make the configuration of a client, for which a login may need packages and files that only the driver has."""
-    from airflow_eos_provider.interval.pipeline import Pipeline
-
     _read_to_end(batches)
     with _marked_errors():
         Pipeline.from_dict(pipeline).kafka.kafka_python()
@@ -136,10 +136,6 @@ def tally_partition(
     pipeline: Mapping[str, Any], run: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Count this partition's rows and sum them up by slice; what ``mapInArrow`` runs."""
-    from airflow_eos_provider.interval.interval import Run
-    from airflow_eos_provider.interval.pipeline import Pipeline
-    from airflow_eos_provider.interval.write.tally import Tally
-
     tallies: dict[int | None, Tally] = defaultdict(lambda: Tally(Pipeline.from_dict(pipeline), Run.parse(run)))
     with _marked_errors():
         for number, rows in runs_of_slices(map(_sorted_by_slice, batches)):
@@ -155,10 +151,6 @@ def tally_files(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Read the file of this partition's number, and count its rows and sum them up."""
-    from airflow_eos_provider.interval.interval import Run
-    from airflow_eos_provider.interval.pipeline import Pipeline
-    from airflow_eos_provider.interval.write.tally import Tally
-
     _read_to_end(batches)
     number, source = slices[partition_number()]
     with _marked_errors():
@@ -207,8 +199,6 @@ def _write_files(
     number: int,
     convert: Convert | None,
 ) -> Iterator[Outcome]:
-    from airflow_eos_provider.interval.sources.files import Dropped
-
     with _task(pipeline, stage, number) as (task, plan):
         to_do = task.start()
         for slice_number in plan.assignment[number]:
@@ -226,18 +216,12 @@ def _read_slice(
     convert: Convert | None,
     dropped: Dropped | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    from airflow_eos_provider.interval.sources.files import FileReadOptions, PinnedFile, read_pinned
-
     return read_pinned(PinnedFile.from_dict(source["file"]), FileReadOptions.from_dict(source), convert, dropped)
 
 
 @contextlib.contextmanager
 def _task(pipeline: Mapping[str, Any], stage: Mapping[str, Any], number: int) -> Iterator[tuple[Task, Stage]]:
     """The task, entered."""
-    from airflow_eos_provider.interval.messages import Stage
-    from airflow_eos_provider.interval.pipeline import Pipeline
-    from airflow_eos_provider.interval.protocol.task import Task
-
     with _marked_errors():
         plan = Stage.from_dict(stage)
         with Task(Pipeline.from_dict(pipeline), plan, number, attempt=attempt_number()) as task:
