@@ -1,9 +1,8 @@
-"""Admission: the plans of one pipeline are accepted one at a time.
+"""Admission: the plans of one pipeline are accepted one at a time, so that two that overlap see each other.
 
-Two drivers that plan overlapping intervals at the same moment must see each other. So plans are written under one id,
-the planner's: init, read the control topic to its end, then the ledger to an end asked for after that, write the plan
-in one transaction. A fenced planner starts again with init: by then the other planner has written its plan, or is gone.
-If the result of a commit is unknown, the planner also starts again: the next init settles it.
+Plans are written under one id, the planner's: init, read the control topic to its end, then the ledger to an end asked
+for after that, write the plan in one transaction. A planner that is fenced, or does not know the result of its commit,
+starts again with init: by then the other planner has written its plan, or is gone.
 
 The transaction of the pipeline's first plan also records its ledger, by name and topic id. The ledger in turn says
 which control topic has the plans (:mod:`~airflow_eos_provider.interval.topics.ledger`), and which runs have committed

@@ -1,11 +1,8 @@
 """Waits until readers of committed records get all records of a run, and names the transaction that blocks them.
 
-A partition's readers stop at the last stable offset, where its first open transaction begins, of any producer. A
-committed record behind it reaches no reader until that transaction ends. So ``complete`` waits until the stable end of
-each target partition passes the end at the time of the run's last marker.
-
-The ends to pass are asked for after the run's ids are fenced: all of its records come before them. Transactions that
-begin later come after them and are not waited for.
+A partition's readers stop at the last stable offset, where its first open transaction begins, of any producer. So
+``complete`` waits until the stable end of each target partition passes its end, asked for after the run's ids are
+fenced: all of its records come before that, and transactions that begin later are not waited for.
 
 A marker may be missing for ever. A broker that ends a transaction treats a partition without a leader as deleted, and
 reports that the transaction has ended although the marker was not written (KAFKA-20734, seen with Kafka 4.3.1). When

@@ -1,11 +1,8 @@
 """Pinned source files, and how a task reads one without Spark.
 
-A file is pinned by path, size and time of change (and its etag, where the file system has one). If a file has changed
-since the plan pinned it, a slice would get other rows than in the last attempt. That is an error which names the file,
-before the slice's transaction commits.
-
-Only files that need no guess are read here: Parquet, which has its own schema, and lines, whose bytes are the values.
-Spark reads all others with a given schema.
+A file is pinned by path, size and time of change (and its etag, where there is one). If it has changed since, a slice
+would get other rows than in the last attempt; that is an error before the slice's transaction commits. Only Parquet,
+which has its own schema, and lines, whose bytes are the values, are read here. Spark reads all others.
 """
 
 from __future__ import annotations

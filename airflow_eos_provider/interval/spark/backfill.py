@@ -1,13 +1,9 @@
 """Many intervals of a pipeline through one Spark session: a backfill without a driver for each interval.
 
-:func:`~airflow_eos_provider.interval.spark.write.write_interval` writes each interval, so each has its guarantees,
-even if others fail. If the session dies, committed slices stay, and the same call with another session writes the rest.
-
-*Together.* Small intervals mostly cost their transactions and Spark jobs. So neighbours can be written as one run, from
-the first one's start to the last one's end; when it is complete, each of them is, as a part of it
-(:mod:`~airflow_eos_provider.interval.topics.ledger`). The function still gets one interval at a time, and the frames
-are joined, because a path that names the start would select the first part only. A run of neighbours keeps its
-intervals until it is complete, even if the next call has another ``together``.
+Each interval has the guarantees of ``write_interval``, even if others fail. Neighbours can be written *together*, as
+one run from the first one's start to the last one's end: when it is complete, each of them is, as a part of it. The
+function still gets one interval at a time, and the frames are joined, because a path that names the start would select
+the first part only. A run of neighbours keeps its intervals until it is complete, whatever ``together`` is later.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""The files of an interval as Spark reads them: listed, pinned, and as slices of a DataFrame.
+"""The files of an interval as Spark reads them: listed, and pinned.
 
-*The index is pinned.* A DataFrame of files has an index: the paths, sizes and times of change that Spark saw when the
-frame was created, or when the session first read the table. Spark reads these files only, up to these sizes.
-:func:`pinned_files` compares the index with a new listing by Spark's own rules, and refuses a frame whose files have
-changed since.
+A DataFrame of files has an index: the paths, sizes and times of change that Spark saw when the frame was created, or
+when the session first read the table. Spark reads these files only, up to these sizes. :func:`pinned_files` compares
+the index with a new listing by Spark's own rules, and refuses a frame whose files have changed since.
 
-*Spark Connect* gives no access to the index. Each action lists the files, unless the session caches the plan. So the
+Spark Connect gives no access to the index: each action lists the files, unless the session caches the plan. So the
 cache is switched off, files that cannot be listed are refused, and listings before and after the stage are compared.
-
-*Whole files as slices.* If a plan handles each row on its own (:func:`require_narrow`), every row comes from one file,
-whose path Spark gives (``_metadata.file_path``).
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """A topic's records of an interval, as a DataFrame with explicit offsets.
 
-Spark resolves times with a consumer of committed records, so it stops at the first open transaction. If retention has
-removed the first records of the interval, it starts with the remaining ones. Both would lose records silently. So the
-driver resolves the range: ends by times among all records, including records of open and aborted transactions.
-
-Neighbouring intervals share their bound: the first offset whose record is of the bound's time or later. It stays, so a
-record that comes late is of a later interval, and each record is of one. Where there is no such record yet, the bound
-is the log's end, which is taken once no record can be late any more.
+Spark resolves times with a consumer of committed records, so it stops at the first open transaction, and starts with
+what retention has left. Both would lose records silently. So the driver resolves the range among all records.
+Neighbouring intervals share their bound: the first offset whose record is of the bound's time or later; where there is
+none yet, the log's end, which is taken once no record can be late any more.
 
 ListOffsets treats a transaction's marker as a record with the time of its commit. So a marker (or an aborted record) of
-a later time may be the bound of an interval whose records are behind it. Therefore the committed records behind each
-bound are read, too.
+a later time may be the bound of an interval whose records are behind it, and the committed records behind each bound
+are read, too.
 """
 
 from __future__ import annotations

@@ -1,18 +1,11 @@
 """Finds out whether Spark has evaluated a part of a write's input more than once.
 
-An executor that dies takes its shuffle output with it, and Spark evaluates that part of the input again. Tasks that
-read before and after then write from two evaluations. A task that misses a part fails to fetch it, and its stage gets a
-new attempt; so a write none of whose stages has a second attempt has seen one evaluation. The first run of a map stage
-that was skipped so far has attempt number 0 again (adaptive plans run it in a job of its own first); the stage that
-missed its output shows it.
-
-Spark 4.2 has a check of its own (``spark.sql.shuffle.orderIndependentChecksum.*``, on by default): where a part that is
-evaluated again has other rows, it aborts the job if a task of the result stage has finished, and otherwise runs that
-stage again in full. The latter does not protect: a task that has not finished may have committed slices, and its next
-attempt skips them.
-
-Spark Connect does not report which stages were run again, and by its source the client sends a plan once more to a
-server that restarted before its first answer. So there is always a doubt there.
+An executor that dies takes its shuffle output with it, and Spark evaluates that part again: tasks that read before and
+after write from two evaluations. A task that misses a part fails to fetch it, and its stage gets a new attempt; so a
+write none of whose stages has a second attempt has seen one evaluation. Spark 4.2's own check
+(``spark.sql.shuffle.orderIndependentChecksum.*``) does not protect a task that has not finished but has committed
+slices, which its next attempt skips. Spark Connect does not report which stages were run again, so there is always a
+doubt there.
 """
 
 from __future__ import annotations

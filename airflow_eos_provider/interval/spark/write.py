@@ -2,17 +2,10 @@
 
 The driver is the run's coordinator, a Spark partition is a task. All that exactly-once rests on is in
 :mod:`airflow_eos_provider.interval.protocol`; this module only ensures that a task gets exactly the rows of its own
-slices. Each task checks that of every row, so no order of Spark's optimizer, no version and no setting can do
-worse than an error.
+slices. Each task checks that of every row, so no optimizer, version or setting can do worse than an error.
 
-*Speculation.* A Python task writes before Spark's commit coordinator is asked, so a speculative copy would be a second
-writer. The protocol fences one of the two, whichever comes later wins: right, but wasted work, and failed attempts that
-count. So where ``spark.speculation`` is on, the stage runs as a barrier stage, which Spark never speculates on.
-
-*Spark Connect.* The coordinator is in this process all the same, and the tasks are on the server's executors. What is
-asked of Spark's driver is asked in another way (:mod:`~airflow_eos_provider.interval.spark.sessions`,
-:mod:`~airflow_eos_provider.interval.spark.plans.connect_plan`), and what cannot be known there is refused, or proven by
-evaluating the input once more.
+A Python task writes before Spark's commit coordinator is asked, so a speculative copy would be a second writer, and one
+of the two would be fenced. So with ``spark.speculation`` the stage is a barrier stage, which Spark never copies.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
 """The process from which Spark forks its Python workers, begun with what interval runs need.
 
-Spark starts one in each executor, and on a Spark Connect server one more for each session. Spark's own takes pyspark
-out of a zip, of which nothing is kept compiled, so each of them compiles pyspark again; each worker imports for itself
-what a task needs; and on a Spark Connect server it outlives its session. This one takes the installed pyspark, imports
-before it forks, and ends after a while without work; Spark starts it again.
+Spark's own takes pyspark out of a zip and compiles it again in each executor, and on a Spark Connect server once for
+each session, which it outlives; each worker imports for itself what a task needs. This one takes the installed pyspark,
+imports before it forks, and ends after a while without work; Spark starts it again. ``spark.python.daemon.module``
+names it, so this package has to be installed in the executors' Python.
 
-The property ``spark.python.daemon.module`` names it. Install this package in the executors' Python: ``--py-files`` and
-a session's artifacts are not there yet when Spark starts the daemon.
-
-The daemon imports only modules that start no thread: a fork copies no thread, and a lock of such a thread stays locked.
-So the workers import pyarrow and numpy themselves.
+It imports only modules that start no thread: a fork copies no thread, and a lock of such a thread stays locked. So the
+workers import pyarrow and numpy themselves.
 """
 
 from __future__ import annotations

@@ -1,20 +1,12 @@
 """Judges a DataFrame of Spark Connect by what its client can see: the plan's text, and the functions that it sends.
 
-There is no JVM here, and Spark gives a plan as text (``explain``), in which a column's name or a constant may read like
-a function. So the text is only searched for what must not be there. Any text that reads like it is refused, and so is
-what the text might not show; nothing is accepted because of a text that could be something else.
+In a plan's text (``explain``) a column's name or a constant may read like a function. So the text is only searched for
+what must not be there: what reads like it is refused, and nothing is accepted for what could be something else.
 
-What is searched is the plan of the key's columns alone. Spark's optimizer takes out of that what does not decide which
-rows there are, and into which slices they fall: a value may be made by ``uuid()`` or ``collect_list``, a key may not.
-If the optimizer has evaluated an expression itself (constants, a list of the driver's, a cached frame), the optimized
-plan does not show it; then the whole plan before the optimizer is searched.
-
-The optimizer replaces the clock by a constant, too; so a clock is refused wherever it is, and so is a limit, whose
-order cannot be compared with the key. The client can see whether a Python function is marked
-as not deterministic only if it sends the function with this plan, not if a view or a name in SQL refers to it.
-
-Temporary views and session variables are refused: their names may have another meaning when the frame is written than
-when it was made.
+The plan of the key's columns alone is searched, since Spark's optimizer takes out of it what decides no slice. What the
+optimizer has evaluated itself (constants, the clock, a list, a cached frame) it does not show; so there the plan before
+it is searched, and a clock or a limit is refused wherever it is. Temporary views and session variables are refused:
+their names may have another meaning when the frame is written than when it was made.
 """
 
 from __future__ import annotations

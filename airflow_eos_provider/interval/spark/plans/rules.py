@@ -1,17 +1,13 @@
 """What a row's slice, and whether there is the row, must not depend on.
 
 A slice is written once and skipped ever after, so a row that moves to another slice in a later attempt is lost or
-duplicated. Content may be recomputed, membership may not. What decides membership are the key columns, traced back to
-where they are made, and everything that decides which rows there are (filters, joins, limits, samples).
+duplicated. Content may be recomputed, membership may not: the key columns, traced back to where they are made, and all
+that decides which rows there are (filters, joins, limits, samples).
 
-These rules give early and clear errors. A retry finds the cases that a plan cannot show: it compares its rows with the
-committed ones. Examples are a Python function that is wrongly marked as deterministic, a random list of the driver's, a
-window's ``row_number()`` over an order with ties, a source other than files that changes (files are pinned), and the
-moment of ``timestamp 'now'``, which the parser evaluates before there is a plan.
-
-Two readers apply them: :mod:`~airflow_eos_provider.interval.spark.plans.classic_plan` to the plan in the driver's JVM,
-which has the names of Spark's classes, :mod:`~airflow_eos_provider.interval.spark.plans.connect_plan` to the text of a
-plan, which has the names of SQL.
+These rules give early and clear errors. What a plan cannot show (a function wrongly marked as deterministic, a random
+list, an order with ties, a changing source, ``timestamp 'now'``) a retry finds by comparing its rows with the committed
+ones. :mod:`~airflow_eos_provider.interval.spark.plans.classic_plan` applies them to the plan in the driver's JVM,
+:mod:`~airflow_eos_provider.interval.spark.plans.connect_plan` to the text of a plan.
 """
 
 from __future__ import annotations

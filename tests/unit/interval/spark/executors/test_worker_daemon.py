@@ -18,7 +18,7 @@ from airflow_eos_provider.interval.spark.executors.worker_daemon import (
 def test_nothing_that_is_imported_before_the_fork_starts_a_thread_or_is_missing() -> None:
     program = (
         "import importlib, os, sys; from airflow_eos_provider.interval.spark.executors import worker_daemon as d; "
-        "[importlib.import_module(name) for name in d._NEEDED]; "
+        "[importlib.import_module(name) for name in d.NEEDED]; "
         "print(len(os.listdir('/proc/self/task')), [m for m in ('pyarrow', 'numpy', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
