@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import subprocess
+import sys
 import time
-from collections.abc import Iterable
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from pyspark.sql import functions as F
 
@@ -19,8 +25,11 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark import write_interval
+from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.read.reader import read_to_end
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.lab.lab import Lab
 from tests.waiting import until
 
 #: The file of the jobs, as ``spark-submit`` gets it.
@@ -46,6 +55,13 @@ class Target:
     """A pipeline of its own with a topic of its own."""
 
     pipeline: Pipeline
+
+    @classmethod
+    def make(cls, lab: Lab, group_id: str, partitions: int = 2, timeout_ms: int = 30_000) -> Target:
+        name = f"daily-{uuid.uuid4().hex[:8]}"
+        lab.create_topic(name, partitions)
+        settings = KafkaSettings.of(lab.bootstrap_servers)
+        return cls(Pipeline(name, group_id, settings, topic=name, transaction_timeout_ms=timeout_ms))
 
     def compare(self, values: Iterable[bytes]) -> Comparison:
         assert self.pipeline.topic is not None
@@ -85,6 +101,56 @@ class Target:
                     return writing[0]
                 time.sleep(0.02)  # it is open for a moment only
         raise AssertionError("no task began a transaction")
+
+
+@dataclass
+class Driver:
+    """A driver of its own that writes an interval, as Airflow would start it."""
+
+    process: subprocess.Popen[str]
+    out: Path
+    log: Path
+
+    @classmethod
+    def start(cls, folder: Path, spec: JobSpec) -> Driver:
+        """Start it with files of its own in the folder."""
+        path, out, log = (folder / f"{uuid.uuid4().hex[:8]}.{end}" for end in ("json", "out", "log"))
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(spec.to_dict()))
+        command = [sys.executable, "-m", "airflow_eos_provider.interval.spark.job", "--spec", str(path)]
+        with out.open("w") as stdout, log.open("w") as stderr:
+            return cls(subprocess.Popen(command, stdout=stdout, stderr=stderr, text=True), out, log)
+
+    def wait(self) -> tuple[int, dict[str, Any]]:
+        """Exit code, and what the job reported of itself."""
+        code = self.process.wait(timeout=300)
+        lines = [line for line in self.out.read_text().splitlines() if line.startswith("EOS-INTERVAL-")]
+        assert len(lines) == 1, self.log.read_text()[-3000:]
+        return code, json.loads(lines[0].split(" ", 1)[1])
+
+    def kill(self) -> None:
+        """SIGKILL to the driver's Python, if it runs; its JVM ends by itself, and with it the workers."""
+        if self.process.poll() is None:
+            children = psutil.Process(self.process.pid).children(recursive=True)
+            self.process.kill()
+            self.process.wait(timeout=240)
+            _, alive = psutil.wait_procs(children, timeout=180)
+            assert not alive
+
+
+@contextmanager
+def drivers(folder: Path, spark: Mapping[str, str]) -> Iterator[Callable[..., Driver]]:
+    """Starts drivers with these properties of Spark, and kills those that are left."""
+    started: list[Driver] = []
+
+    def start(target: Target, interval: Interval, function: str = "numbered", **values: Any) -> Driver:
+        spec = JobSpec(target.pipeline, interval, f"{JOBS}:{function}", spark=spark, **values)
+        started.append(Driver.start(folder, spec))
+        return started[-1]
+
+    yield start
+    for driver in started:
+        driver.kill()
 
 
 def misplaced(frame: Any, rows: Any) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +9,19 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark import slicing, write_interval
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
+from tests.integration.interval_target import DAY, Target
 
-DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
 FILES = 5
 LINES = 30
 
 
 @pytest.fixture
 def pipeline(broker_lab: Lab) -> Pipeline:
-    name = f"daily-{uuid.uuid4().hex[:8]}"
-    broker_lab.create_topic(name, 2)
-    settings = KafkaSettings.of(broker_lab.bootstrap_servers)
-    return Pipeline(name=name, group_id="file-slices", kafka=settings, topic=name, transaction_timeout_ms=30_000)
+    return Target.make(broker_lab, "file-slices").pipeline
 
 
 @pytest.fixture
@@ -51,8 +43,7 @@ def rows(spark: SparkSession, folder: Path) -> DataFrame:
 
 def require_exactly_once(pipeline: Pipeline) -> None:
     values = [f'{{"file":{f},"line":{n}}}'.encode() for f in range(FILES) for n in range(LINES) if n != 3] * 2
-    comparison = compare(expected_from_values(values, "the files"), drain(pipeline.kafka, str(pipeline.topic)))
-    assert comparison.exactly_once, comparison
+    Target(pipeline).require_exactly_once(values)
 
 
 def begin_and_die(spark: SparkSession, folder: Path, pipeline: Pipeline, **options: Any) -> None:

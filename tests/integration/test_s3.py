@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,8 @@ import pyspark
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark import write_interval
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
 from tests.integration.interval_target import DAY, Target
@@ -83,9 +80,7 @@ def session(bucket: pyarrow.fs.S3FileSystem) -> Iterator[Any]:
 
 @pytest.fixture
 def target(lab_factory: Callable[..., Lab], broker_lab: Lab) -> Target:
-    name = f"daily-{uuid.uuid4().hex[:8]}"
-    broker_lab.create_topic(name, 2)
-    return Target(Pipeline(name, "s3", KafkaSettings.of(broker_lab.bootstrap_servers), topic=name))
+    return Target.make(broker_lab, "s3")
 
 
 @pytest.mark.parametrize("slices_by", ["key", "files", "partitions"])

@@ -7,11 +7,9 @@ import os
 import subprocess
 import sys
 import time
-import uuid
 import venv
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +17,13 @@ import psutil
 import pyarrow
 import pytest
 
-from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
-from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.verify import completion
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
+from tests.integration.interval_target import DAY, JOBS, Target
 from tests.packed_executors import ask_doctor, wrap
 from tests.spark_cluster import WORKER_HOSTS, loopback_properties, standalone_cluster
-
-JOBS = Path(__file__).with_name("interval_jobs.py")
-
-DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
 
 #: As long as the slow task takes, under a barrier and without one, where its copy ends long before it.
 SLOW_SECONDS = {True: 8.0, False: 60.0}
@@ -70,8 +62,7 @@ def master(cluster_folder: Path, nothing_is_left_running: None) -> Iterator[str]
 )
 def test_a_slow_task_that_spark_may_copy_writes_once(lab: Lab, master: str, tmp_path: Path, barrier: bool) -> None:
     """Under a barrier Spark makes no copy. Without one it does, and each record is there once all the same."""
-    topic = f"daily-{uuid.uuid4().hex[:8]}"
-    lab.create_topic(topic, 2)
+    target = Target.make(lab, "cluster-tests")
     (tmp_path / "marks").mkdir()
     (tmp_path / "source").mkdir()
     lines = []
@@ -79,10 +70,9 @@ def test_a_slow_task_that_spark_may_copy_writes_once(lab: Lab, master: str, tmp_
         content = [f'{{"line":{line}}}'.encode() for line in range(100 * file, 100 * file + 100)]
         (tmp_path / "source" / f"2013-{file}.json").write_bytes(b"\n".join(content) + b"\n")
         lines += content
-    settings = KafkaSettings.of(lab.bootstrap_servers)
     done = _run(
         JobSpec(
-            Pipeline(name=topic, group_id="cluster-tests", kafka=settings, topic=topic, transaction_timeout_ms=30_000),
+            target.pipeline,
             DAY,
             f"{JOBS}:slow_at_first",
             arguments={"folder": str(tmp_path / "source"), "seconds": SLOW_SECONDS[barrier], "barrier": barrier},
@@ -93,24 +83,21 @@ def test_a_slow_task_that_spark_may_copy_writes_once(lab: Lab, master: str, tmp_
     assert done["records"] == 400
     readers = list((tmp_path / "marks").iterdir())
     assert len(readers) == (1 if barrier else 2)
-    assert compare(expected_from_values(lines, "the source"), drain(settings, topic)).exactly_once
+    target.require_exactly_once(lines)
 
 
 def test_a_retry_has_one_evaluation_of_its_input_where_spark_copies_tasks(
     lab: Lab, master: str, tmp_path: Path
 ) -> None:
     """Two copies of a task end at one moment with other keys; one of them counts, for each reader."""
-    topic = f"daily-{uuid.uuid4().hex[:8]}"
-    lab.create_topic(topic, 2)
-    settings = KafkaSettings.of(lab.bootstrap_servers)
-    pipeline = Pipeline(
-        name=topic, group_id="cluster-tests", kafka=settings, topic=topic, transaction_timeout_ms=30_000
-    )
+    target = Target.make(lab, "cluster-tests")
     marks = tmp_path / "marks"
     marks.mkdir()
     spark = {**loopback_properties(master), **SPECULATION}
-    arguments = {"folder": str(marks), "pipeline": pipeline.to_dict()}
-    document, log = _outcome(JobSpec(pipeline, DAY, f"{JOBS}:racing", arguments=arguments, spark=spark), tmp_path)
+    arguments = {"folder": str(marks), "pipeline": target.pipeline.to_dict()}
+    document, log = _outcome(
+        JobSpec(target.pipeline, DAY, f"{JOBS}:racing", arguments=arguments, spark=spark), tmp_path
+    )
 
     assert len(list(marks.glob("copy-*"))) == 2, log[-4000:]
     places = json.loads((marks / "places.json").read_text())
@@ -120,7 +107,7 @@ def test_a_retry_has_one_evaluation_of_its_input_where_spark_copies_tasks(
         assert document["type"] == "InputChangedError", document
     else:
         lines = [f"line {number}".encode() for number in range(300)]
-        assert compare(expected_from_values(lines, "the source"), drain(settings, topic)).exactly_once
+        target.require_exactly_once(lines)
 
 
 _CHECKSUM = "spark.sql.shuffle.orderIndependentChecksum"
@@ -133,12 +120,7 @@ def test_an_executor_lost_after_a_commit(lab: Lab, master: str, tmp_path: Path, 
     With a key, Spark's own settings are its defaults: its checksums see the other rows and have the task begin again in
     full, which skips the slice that is committed.
     """
-    topic = f"daily-{uuid.uuid4().hex[:8]}"
-    lab.create_topic(topic, 2)
-    settings = KafkaSettings.of(lab.bootstrap_servers)
-    pipeline = Pipeline(
-        name=topic, group_id="cluster-tests", kafka=settings, topic=topic, transaction_timeout_ms=30_000
-    )
+    target = Target.make(lab, "cluster-tests")
     marks = tmp_path / "marks"
     marks.mkdir()
     (marks / "version").write_text("first")
@@ -153,7 +135,7 @@ def test_an_executor_lost_after_a_commit(lab: Lab, master: str, tmp_path: Path, 
         spark |= {f"{_CHECKSUM}.{way}": "false" for way in ways}
     arguments = {"folder": str(marks), "partitions": 4 if slices_by == "partitions" else 0}
     spec = JobSpec(
-        pipeline,
+        target.pipeline,
         DAY,
         f"{JOBS}:moving",
         arguments=arguments,
@@ -174,11 +156,11 @@ def test_an_executor_lost_after_a_commit(lab: Lab, master: str, tmp_path: Path, 
 
     assert (marks / "again").exists()
     lines = [f"line {number}".encode() for number in range(300)]
-    comparison = compare(expected_from_values(lines, "the source"), drain(settings, topic))
+    comparison = target.compare(lines)
     if changes:
         assert document.get("type") == "InputChangedError", document["message"]
         assert not comparison.exactly_once, comparison
-        assert completion(pipeline, Run(topic, DAY)) is None
+        assert completion(target.pipeline, Run(target.pipeline.name, DAY)) is None
     else:
         assert document.get("records") == 300, document
         assert comparison.exactly_once, comparison
@@ -242,16 +224,13 @@ def test_the_doctor_says_of_each_executor_what_it_lacks(
 def test_executors_need_numpy_and_pyarrow_alone(lab: Lab, master: str, tmp_path: Path) -> None:
     """A write on a bare Python is refused in words; once these two are there, it succeeds."""
     venv.create(tmp_path / "bare", symlinks=True)
-    topic = f"daily-{uuid.uuid4().hex[:8]}"
-    lab.create_topic(topic, 1)
+    target = Target.make(lab, "cluster-tests", 1)
     (tmp_path / "marks").mkdir()
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "2013-0.json").write_text('{"line":1}\n')
-    settings = KafkaSettings.of(lab.bootstrap_servers)
-    pipeline = Pipeline(name=topic, group_id="cluster-tests", kafka=settings, topic=topic)
     arguments = {"folder": str(tmp_path / "source"), "seconds": 0.0, "barrier": False}
     spark = {**loopback_properties(master), "spark.pyspark.python": str(tmp_path / "bare" / "bin" / "python")}
-    spec = JobSpec(pipeline, DAY, f"{JOBS}:slow_at_first", arguments=arguments, spark=spark)
+    spec = JobSpec(target.pipeline, DAY, f"{JOBS}:slow_at_first", arguments=arguments, spark=spark)
     document, _ = _outcome(spec, tmp_path)
 
     assert (document["type"], document["exit_code"]) == ("ConfigurationError", 2), document
@@ -263,4 +242,4 @@ def test_executors_need_numpy_and_pyarrow_alone(lab: Lab, master: str, tmp_path:
     for name in ("numpy", "numpy.libs", "pyarrow"):
         (packages / name).symlink_to(Path(pyarrow.__file__).parents[1] / name)
     assert _run(spec, tmp_path)["records"] == 1
-    assert compare(expected_from_values([b'{"line":1}'], "the source"), drain(settings, topic)).exactly_once
+    target.require_exactly_once([b'{"line":1}'])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
 import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,19 +19,16 @@ from pyspark.sql.connect.client.retries import DefaultPolicy
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval
-from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark.backfill import require_all_complete, write_intervals
 from airflow_eos_provider.interval.spark.files import pinned_files
-from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.spark.plans.connect_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.sessions import interrupt, look_often, stop
 from airflow_eos_provider.interval.spark.shipping import package, ship
 from airflow_eos_provider.interval.spark.write import write_interval
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from tests.connect_server import ConnectServer
-from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day, jobs
+from tests.integration.interval_target import DAY, Driver, HeldFiles, Target, day, drivers, jobs
 from tests.waiting import until
 
 HOUR = timedelta(hours=1)
@@ -46,12 +41,7 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
 
 @pytest.fixture
 def target(lab: Lab) -> Target:
-    name = f"daily-{uuid.uuid4().hex[:8]}"
-    lab.create_topic(name, 4)
-    settings = KafkaSettings.of(lab.bootstrap_servers)
-    return Target(
-        Pipeline(name=name, group_id="connect-tests", kafka=settings, topic=name, transaction_timeout_ms=120_000)
-    )
+    return Target.make(lab, "connect-tests", 4, 120_000)
 
 
 @pytest.fixture(scope="module")
@@ -74,43 +64,10 @@ def remote(server: ConnectServer) -> Iterator[Any]:
     session.stop()
 
 
-@dataclass
-class Client:
-    """A process of its own that writes through the server, as an Airflow task does."""
-
-    process: subprocess.Popen[str]
-    out: Path
-    log: Path
-
-    def wait(self) -> tuple[int, dict[str, Any]]:
-        """Exit code, and what the client reported."""
-        code = self.process.wait(timeout=240)
-        lines = [line for line in self.out.read_text().splitlines() if line.startswith("EOS-INTERVAL-")]
-        assert len(lines) == 1, self.log.read_text()[-3000:]
-        return code, json.loads(lines[0].split(" ", 1)[1])
-
-
 @pytest.fixture
-def start_client(tmp_path: Path, server: ConnectServer) -> Iterator[Callable[..., Client]]:
-    started: list[Client] = []
-
-    def start(target: Target, interval: Interval, function: str, **values: Any) -> Client:
-        number = len(started)
-        spec = JobSpec(target.pipeline, interval, f"{JOBS}:{function}", spark={"spark.remote": server.url}, **values)
-        path = tmp_path / f"spec-{number}.json"
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(spec.to_dict()))
-        out, log = tmp_path / f"client-{number}.out", tmp_path / f"client-{number}.log"
-        command = [sys.executable, "-m", "airflow_eos_provider.interval.spark.job", "--spec", str(path)]
-        with out.open("w") as stdout, log.open("w") as stderr:
-            client = Client(subprocess.Popen(command, stdout=stdout, stderr=stderr, text=True), out, log)
-        started.append(client)
-        return client
-
-    yield start
-    for client in started:
-        client.process.kill()
-        client.process.wait(timeout=240)
+def start_client(tmp_path: Path, server: ConnectServer) -> Iterator[Callable[..., Driver]]:
+    with drivers(tmp_path, {"spark.remote": server.url}) as start:
+        yield start
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +272,7 @@ def test_a_frame_is_read_as_its_files_are_now_and_what_the_server_keeps_of_them_
 
 
 def test_a_client_whose_interval_another_one_has_taken_over_is_fenced_and_says_so(
-    remote: Any, target: Target, tmp_path: Path, start_client: Callable[..., Client]
+    remote: Any, target: Target, tmp_path: Path, start_client: Callable[..., Driver]
 ) -> None:
     held = HeldFiles.make(tmp_path)
     late = start_client(target, DAY, "held_files", arguments=held.arguments, tasks=1)
@@ -335,7 +292,7 @@ def test_a_client_whose_interval_another_one_has_taken_over_is_fenced_and_says_s
 
 
 def test_a_client_killed_within_the_stage_is_followed_by_one_that_writes_the_rest(
-    remote: Any, target: Target, tmp_path: Path, start_client: Callable[..., Client]
+    remote: Any, target: Target, tmp_path: Path, start_client: Callable[..., Driver]
 ) -> None:
     held = HeldFiles.make(tmp_path)
     client = start_client(target, DAY, "held_files", arguments=held.arguments)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.sources import files as files_module
@@ -24,19 +21,14 @@ from airflow_eos_provider.interval.spark import write_interval
 from airflow_eos_provider.interval.spark.files import FilesSource, pinned_files
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from tests.integration import source_jobs
-
-DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
+from tests.integration.interval_target import DAY, Target
 
 
 @pytest.fixture
 def pipeline(broker_lab: Lab) -> Pipeline:
-    name = f"daily-{uuid.uuid4().hex[:8]}"
-    broker_lab.create_topic(name, 2)
-    settings = KafkaSettings.of(broker_lab.bootstrap_servers)
-    return Pipeline(name=name, group_id="inputs", kafka=settings, topic=name, transaction_timeout_ms=30_000)
+    return Target.make(broker_lab, "inputs").pipeline
 
 
 @pytest.fixture
@@ -65,8 +57,7 @@ def begin_and_fail(spark: SparkSession, folder: Path, pipeline: Pipeline, **opti
 
 
 def require_exactly_once(pipeline: Pipeline) -> None:
-    comparison = compare(expected_from_values(values(), "the files"), drain(pipeline.kafka, str(pipeline.topic)))
-    assert comparison.exactly_once, comparison
+    Target(pipeline).require_exactly_once(values())
 
 
 def test_a_file_that_changes_between_attempts_is_named(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:

@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.spark import write_interval
 from airflow_eos_provider.interval.spark.job import JobSpec
@@ -58,10 +57,7 @@ def session(spark: SparkSession, jars: list[Path]) -> SparkSession:
 
 @pytest.fixture
 def target(broker_lab: Lab) -> Target:
-    name = f"daily-{uuid.uuid4().hex[:8]}"
-    broker_lab.create_topic(name, 2)
-    settings = KafkaSettings.of(broker_lab.bootstrap_servers)
-    return Target(Pipeline(name=name, group_id="sources", kafka=settings, topic=name, transaction_timeout_ms=30_000))
+    return Target.make(broker_lab, "sources")
 
 
 def require_refused(target: Target, committed: list[bytes], frame: DataFrame, key: str = "key") -> None:

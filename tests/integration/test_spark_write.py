@@ -6,12 +6,9 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +21,6 @@ from pyspark.sql import functions as F
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import rounded
-from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.admission import OverlapError
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.sources import files_source
@@ -34,79 +30,26 @@ from airflow_eos_provider.interval.spark import (
     write_interval,
     write_intervals,
 )
-from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.topics.pins import TopicChangedError
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.read.reader import read_to_end
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
-from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day, jobs, misplaced
+from tests.integration.interval_target import DAY, Driver, HeldFiles, Target, day, drivers, jobs, misplaced
 from tests.lab.spark_class_data import spark_jvm_options
 from tests.waiting import until
 
 
 @pytest.fixture
 def target(broker_lab: Lab) -> Target:
-    name = f"daily-{uuid.uuid4().hex[:8]}"
-    broker_lab.create_topic(name, 4)
-    return Target(
-        Pipeline(
-            name=name,
-            group_id="spark-tests",
-            kafka=KafkaSettings.of(broker_lab.bootstrap_servers),
-            topic=name,
-            transaction_timeout_ms=30_000,
-        )
-    )
-
-
-@dataclass
-class Job:
-    """A driver of its own, as Airflow would start it."""
-
-    process: subprocess.Popen[str]
-    out: Path
-    log: Path
-
-    def wait(self) -> tuple[int, dict[str, Any]]:
-        """Exit code, and what the job reported of itself."""
-        code = self.process.wait(timeout=300)
-        lines = [line for line in self.out.read_text().splitlines() if line.startswith("EOS-INTERVAL-")]
-        assert len(lines) == 1, self.log.read_text()[-3000:]
-        return code, json.loads(lines[0].split(" ", 1)[1])
-
-    def kill(self) -> None:
-        """SIGKILL to the driver's Python; its JVM ends by itself, and with it the workers."""
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        self.process.kill()
-        self.process.wait(timeout=180)
-        _, alive = psutil.wait_procs(children, timeout=180)
-        assert not alive
+    return Target.make(broker_lab, "spark-tests", 4)
 
 
 @pytest.fixture
-def start_job(tmp_path: Path, spark_properties: dict[str, str]) -> Iterator[Callable[..., Job]]:
-    started: list[Job] = []
-
-    def start(target: Target, interval: Interval, function: str = "numbered", **values: Any) -> Job:
-        number = len(started)
-        spec = JobSpec(target.pipeline, interval, f"{JOBS}:{function}", spark=spark_properties, **values)
-        path = tmp_path / f"spec-{number}.json"
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(spec.to_dict()))
-        out, log = tmp_path / f"job-{number}.out", tmp_path / f"job-{number}.log"
-        command = [sys.executable, "-m", "airflow_eos_provider.interval.spark.job", "--spec", str(path)]
-        with out.open("w") as stdout, log.open("w") as stderr:
-            job = Job(subprocess.Popen(command, stdout=stdout, stderr=stderr, text=True), out, log)
-        started.append(job)
-        return job
-
-    yield start
-    for job in started:
-        if job.process.poll() is None:
-            job.kill()
+def start_job(tmp_path: Path, spark_properties: dict[str, str]) -> Iterator[Callable[..., Driver]]:
+    with drivers(tmp_path, spark_properties) as start:
+        yield start
 
 
 def test_the_jvm_maps_the_archive_of_sparks_classes(spark: SparkSession) -> None:
@@ -439,7 +382,9 @@ def test_the_tasks_of_a_session_in_this_process_end_with_whoever_waits_for_them(
     target.require_exactly_once(held.lines)
 
 
-def test_a_killed_driver_is_followed_by_one_that_writes_the_rest(target: Target, start_job: Callable[..., Job]) -> None:
+def test_a_killed_driver_is_followed_by_one_that_writes_the_rest(
+    target: Target, start_job: Callable[..., Driver]
+) -> None:
     rows = 200_000
     first = start_job(target, DAY, slices=4, tasks=2, arguments={"rows": rows})
     target.wait_for_open_transaction(Run(target.pipeline.name, DAY))
