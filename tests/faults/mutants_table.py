@@ -69,8 +69,12 @@ _ADMISSION = (
         "ledger-before-control",
         "admission reads the ledger after the control topic",
         "interval/protocol/admission.py",
-        "        control = self._read_control()\n        self._topics.compare(control)\n        self._read_ledger()\n",
-        "        self._read_ledger()\n        control = self._read_control()\n        self._topics.compare(control)\n",
+        "        control = self.control_topic.read()\n"
+        "        self.topics.compare(control)\n"
+        "        self._read_ledger()\n",
+        "        self._read_ledger()\n"
+        "        control = self.control_topic.read()\n"
+        "        self.topics.compare(control)\n",
         f"{_CONCURRENCY}::test_an_interval_that_is_completed_between_a_planners_two_reads_is_seen",
     ),
     _mutant(

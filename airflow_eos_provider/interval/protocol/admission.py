@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from functools import partial
 
 from airflow_eos_provider.errors import EosError, FencedError, RefusedError, UnreachableError
@@ -135,28 +136,20 @@ def overlap(run: Run, other: Run, state: str = "is complete") -> OverlapError:
     )
 
 
+@dataclass
 class Planner:
     """Writes one plan, in its turn."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        ledger: LedgerState,
-        ledger_topic: TopicReader,
-        topics: RunTopics,
-        control_topic: ControlReader,
-        *,
-        report: Report = silent,
-        on_step: OnStep = silent,
-    ) -> None:
-        self._pipeline = pipeline
-        self._ledger = ledger
-        self._ledger_topic = ledger_topic
-        self._topics = topics
-        self._control_topic = control_topic
-        self._report = report
-        self._step = on_step
-        self._next_producer = NextProducer(partial(control_producer, pipeline, pipeline.planner_id))
+    pipeline: Pipeline
+    ledger: LedgerState
+    ledger_topic: TopicReader
+    topics: RunTopics
+    control_topic: ControlReader
+    report: Report = silent
+    on_step: OnStep = silent
+
+    def __post_init__(self) -> None:
+        self._next_producer = NextProducer(partial(control_producer, self.pipeline, self.pipeline.planner_id))
         self._next_producer.open()
 
     def admit(self, plan: RunPlan) -> RunPlan | CompleteRecord:
@@ -177,49 +170,38 @@ class Planner:
                         remedy="Start fewer runs of this pipeline at the same moment.",
                     ) from None
                 first = "Another plan of this pipeline came first"
-                self._report(
-                    f"{error.found if isinstance(error, UndecidedError) else first}; waiting for the next turn"
-                )
+                self.report(f"{error.found if isinstance(error, UndecidedError) else first}; waiting for the next turn")
                 time.sleep(random.uniform(pause / 2, pause))  # two that do not wait fence each other for ever
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _admit_once(self, plan: RunPlan) -> RunPlan | CompleteRecord:
-        producer = self._init()
-        control = self._read_control()
-        self._topics.compare(control)
+        self.on_step("planner init")
+        producer = self._next_producer.take()
+        producer.init()
+        self.on_step("planner read control")
+        control = self.control_topic.read()
+        self.topics.compare(control)
         self._read_ledger()
-        found = admit(plan.run, control, self._ledger)
+        found = admit(plan.run, control, self.ledger)
         if found is not None:
             return found
         self._write(producer, plan, control)
         return plan
 
-    # The steps
-
-    def _init(self) -> TransactionalProducer:
-        self._step("planner init")
-        producer = self._next_producer.take()
-        producer.init()
-        return producer
-
-    def _read_control(self) -> ControlState:
-        self._step("planner read control")
-        return self._control_topic.read()
-
     def _read_ledger(self) -> None:
-        self._step("planner read ledger")
-        self._ledger_topic.read(self._ledger.apply)
-        self._topics.compare_claim(self._ledger)
+        self.on_step("planner read ledger")
+        self.ledger_topic.read(self.ledger.apply)
+        self.topics.compare_claim(self.ledger)
 
     def _write(self, producer: TransactionalProducer, plan: RunPlan, control: ControlState) -> None:
-        self._step("planner write plan")
+        self.on_step("planner write plan")
         producer.begin()
-        pins = self._topics.found
+        pins = self.topics.found
         records = [plan_record(plan, pins)]
-        if control.pipelines.get(self._pipeline.name) is None:
-            records.append(pipeline_record(self._pipeline.name, pins.ledger))
+        if control.pipelines.get(self.pipeline.name) is None:
+            records.append(pipeline_record(self.pipeline.name, pins.ledger))
         for key, value in records:
-            producer.produce(self._pipeline.control_topic, key, value)
+            producer.produce(self.pipeline.control_topic, key, value)
         producer.flush()
-        self._step("planner commit plan")
+        self.on_step("planner commit plan")
         producer.commit()

@@ -257,7 +257,8 @@ class Coordinator:
         self._report(f"{self._run}: reading the records of earlier attempts")
         open_reader(self._session)  # clients connect while others are asked; no id is taken before its init
         self._next_producer.open()
-        planner = self._planner()
+        topics = (self._ledger, self._ledger_topic, self._topics, self._control_topic)
+        planner = Planner(self._pipeline, *topics, report=self._report, on_step=self._step)
         self._topics.prepare(self._ledger, self._ledger_topic)
         self._init()
         state = self._read_control("read control")
@@ -476,17 +477,6 @@ class Coordinator:
         self._step("init")
         self._producer = self._next_producer.take()
         self._producer.init()
-
-    def _planner(self) -> Planner:
-        return Planner(
-            self._pipeline,
-            self._ledger,
-            self._ledger_topic,
-            self._topics,
-            self._control_topic,
-            report=self._report,
-            on_step=self._step,
-        )
 
     def _read_control(self, step: str) -> RunState:
         self._step(step)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.errors import EosError, ReadTimeoutError
@@ -82,23 +83,15 @@ def holders(
     return list(found.values())
 
 
+@dataclass
 class Visibility:
     """Waits until a run's records can be read."""
 
-    def __init__(
-        self,
-        kafka: Kafka,
-        run: Run,
-        *,
-        timeout_ms: int,
-        client: Callable[[], TransactionsClient],
-        report: Report = silent,
-    ) -> None:
-        self._kafka = kafka
-        self._run = run
-        self._timeout_ms = timeout_ms
-        self._client = client
-        self._report = report
+    kafka: Kafka
+    run: Run
+    timeout_ms: int
+    client: Callable[[], TransactionsClient]
+    report: Report = silent
 
     def wait(self, topics: Sequence[str]) -> None:
         """Return when the stable end of every partition has passed its end of this moment."""
@@ -111,12 +104,12 @@ class Visibility:
         pause, backoff = _PAUSE_SECONDS, ReportBackoff(_REPORT_SECONDS)
         while left := self._left(topic, ends):
             waited = time.monotonic() - began
-            if waited * 1000 >= self._timeout_ms:
+            if waited * 1000 >= self.timeout_ms:
                 raise self._not_visible(topic, left, ends)
             if backoff.is_due(waited):
                 words = self._who_holds(topic, {p: ends[p] for p in left})
-                self._report(f"{self._run}: Waiting until readers of {topic} get its records: {words}")
-            time.sleep(min(pause, max(self._timeout_ms / 1000 - waited, 0)))
+                self.report(f"{self.run}: Waiting until readers of {topic} get its records: {words}")
+            time.sleep(min(pause, max(self.timeout_ms / 1000 - waited, 0)))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _left(self, topic: str, ends: Mapping[int, int]) -> dict[int, int]:
@@ -128,14 +121,14 @@ class Visibility:
 
     def _ends(self, topic: str, reach: Reach) -> dict[int, int]:
         def ask() -> dict[int, int]:
-            with session_of(self._kafka) as session, session.admin() as admin:
+            with session_of(self.kafka) as session, session.admin() as admin:
                 return Ends(admin, topic, reach, CONNECT_SECONDS).now()
 
-        return ask_until_answered(ask, topic, self._report)
+        return ask_until_answered(ask, topic, self.report)
 
     def _who_holds(self, topic: str, ends: Mapping[int, int]) -> str:
         try:
-            client = self._client()
+            client = self.client()
             producers = client.active_producers(topic, ends)
             listed = client.list()
             opened = {p.producer_id for p in producers if p.transaction_start_offset is not None}
@@ -152,10 +145,10 @@ class Visibility:
         partition = min(left)
         more = f" (and {len(left) - 1} more partitions)" if len(left) > 1 else ""
         return NotVisibleError(
-            f"{self._run}: every slice is committed, but readers of committed records get partition {partition} of "
+            f"{self.run}: every slice is committed, but readers of committed records get partition {partition} of "
             f"{topic} only up to offset {left[partition]} of {ends[partition]}{more}: "
             f"{self._who_holds(topic, {p: ends[p] for p in left})}.",
-            expected=f"all records readable within visibility_timeout_ms, {self._timeout_ms} ms",
+            expected=f"all records readable within visibility_timeout_ms, {self.timeout_ms} ms",
             remedy="Nothing is lost. Run the interval again when that transaction has ended: it writes nothing and "
             "completes. If its producer is meant to stay open that long, raise visibility_timeout_ms.",
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +30,9 @@ from airflow_eos_provider.interval.topics.ledger import CompleteRecord
 from airflow_eos_provider.interval.topics.pins import Pins, TopicChangedError
 from airflow_eos_provider.interval.topics.run_topics import RunTopics
 from airflow_eos_provider.interval.verify import control, ledger
+
+#: Neighbours that are one run, in the order of time and without gaps.
+Parts = tuple[Interval, ...]
 
 __all__ = ["IntervalOutcome", "require_all_complete", "write_intervals"]
 
@@ -102,11 +105,11 @@ def write_intervals(
     for interval in wanted:
         if interval not in finished:
             interval.require_ended(allow_before_end)
-    runs = {run.whole: run for run in _runs(pipeline, wanted, finished, together, revision)}
+    runs = {_whole(parts): parts for parts in _runs(pipeline, wanted, finished, together, revision)}
     calling = threading.Lock()
 
     def write(interval: Interval) -> Completed:
-        began_at, parts = interval.require_ended(allow_before_end), runs[interval].parts
+        began_at, parts = interval.require_ended(allow_before_end), runs[interval]
         joined = len(parts) > 1 and not selects_by_bounds
         with calling:  # two calls may use one name of the session, as that of a temporary view
             frame = _joined([frame_of(part) for part in parts]) if joined else frame_of(interval)
@@ -131,7 +134,7 @@ def write_intervals(
         return done
 
     outcomes = _Crew(spark, write, at_once).run(list(runs))
-    of_parts = {part: replace(outcomes[run.whole], interval=part) for run in runs.values() for part in run.parts}
+    of_parts = {part: replace(outcomes[whole], interval=part) for whole, parts in runs.items() for part in parts}
     return tuple(finished[interval] if interval in finished else of_parts[interval] for interval in wanted)
 
 
@@ -193,17 +196,6 @@ def _changed_topic(pipeline: Pipeline, record: CompleteRecord) -> TopicChangedEr
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Together:
-    """Neighbours that are one run, in the order of time and without gaps."""
-
-    parts: tuple[Interval, ...]
-
-    @property
-    def whole(self) -> Interval:
-        return Interval(self.parts[0].start, self.parts[-1].end)
-
-
 def _require_together(together: int, revision: int, allow_before_end: bool) -> None:
     if together < 1:
         raise ConfigurationError(f"{together} intervals are to be written together.", expected="1 or more")
@@ -223,10 +215,10 @@ def _require_together(together: int, revision: int, allow_before_end: bool) -> N
 
 def _runs(
     pipeline: Pipeline, wanted: Sequence[Interval], finished: Collection[Interval], together: int, revision: int
-) -> list[_Together]:
+) -> list[Parts]:
     """The runs that write the unfinished intervals, in the given order."""
     left = sorted(interval for interval in wanted if interval not in finished)
-    runs: list[_Together] = []
+    runs: list[Parts] = []
     for begun in control(pipeline).planned(pipeline.name):
         parts = tuple(interval for interval in left if begun.interval.contains(interval))
         is_first = begun.revision == revision == 1  # a part has no second revision
@@ -234,16 +226,20 @@ def _runs(
             is_first
             and parts
             and len(groups := _without_gaps(parts, len(parts))) == 1
-            and groups[0].whole == begun.interval
+            and _whole(groups[0]) == begun.interval
         ):
             runs += groups
             left = [interval for interval in left if interval not in parts]
     runs += _without_gaps(left, together)
     place = {interval: number for number, interval in enumerate(wanted)}
-    return sorted(runs, key=lambda run: min(place[part] for part in run.parts))
+    return sorted(runs, key=lambda parts: min(place[part] for part in parts))
 
 
-def _without_gaps(intervals: Sequence[Interval], most: int) -> list[_Together]:
+def _whole(parts: Parts) -> Interval:
+    return Interval(parts[0].start, parts[-1].end)
+
+
+def _without_gaps(intervals: Sequence[Interval], most: int) -> list[Parts]:
     """Groups of at most so many neighbours. Intervals that overlap stay apart, and are refused later."""
     groups: list[list[Interval]] = []
     for interval in intervals:
@@ -251,22 +247,22 @@ def _without_gaps(intervals: Sequence[Interval], most: int) -> list[_Together]:
             groups[-1].append(interval)
         else:
             groups.append([interval])
-    return [_Together(tuple(group)) for group in groups]
+    return list(map(tuple, groups))
 
 
+@dataclass
 class _Crew:
     """Threads that write intervals, and end when nobody waits for them."""
 
-    def __init__(self, spark: Any, write: Callable[[Interval], Completed], at_once: int) -> None:
-        self._spark = spark
-        self._write = write
-        self._at_once = at_once
-        self._threads: set[int] = set()
-        self._lost: Exception | None = None
+    spark: Any
+    write: Callable[[Interval], Completed]
+    at_once: int
+    _threads: set[int] = field(default_factory=set)
+    _lost: Exception | None = None
 
     def run(self, intervals: Sequence[Interval]) -> dict[Interval, IntervalOutcome]:
         """Write them all."""
-        pool = ThreadPoolExecutor(self._at_once, "eos-interval")
+        pool = ThreadPoolExecutor(self.at_once, "eos-interval")
         futures = [pool.submit(self._outcome, interval) for interval in intervals]
         try:
             wait(futures)
@@ -286,7 +282,7 @@ class _Crew:
             )
             return IntervalOutcome(interval, error=lost)
         try:
-            return IntervalOutcome(interval, self._write(interval))
+            return IntervalOutcome(interval, self.write(interval))
         except Exception as error:
             if self._is_lost(error):
                 self._lost = error
@@ -294,8 +290,8 @@ class _Crew:
 
     def _is_lost(self, error: BaseException) -> bool:
         """Whether the session, or the driver behind it, is gone."""
-        if not is_remote(self._spark):
-            context: Any = getattr(self._spark, "_sc", None)
+        if not is_remote(self.spark):
+            context: Any = getattr(self.spark, "_sc", None)
             return context is None or context._jsc is None or _is_stopped(context)
         causes: list[BaseException] = []
         cause: BaseException | None = error

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -111,30 +111,24 @@ def _shipped_look(client: Mapping[str, str] | None) -> Callable[[int], str]:
     return lambda number: text(look(modules, properties, stay))
 
 
+@dataclass
 class _Cluster:
     """The executors of one Spark application."""
 
-    def __init__(
-        self,
-        target: str,
-        is_remote: bool,
-        conf: Mapping[str, str],
-        client: dict[str, str] | None,
-        wanted: int | None,
-        report: Report,
-    ) -> None:
-        self._target = target
-        self._name = _without_token(target)
-        self._is_remote = is_remote
-        self._conf = conf
-        self._client = client
-        self._wanted = wanted
-        self._report = report
-        self._spark: Any = None
-        self._error: BaseException | None = None
-        self._deadline = 0.0
-        self.seen: dict[str, PythonLook] = {}
-        self.registered: set[str] | None = None  # None where the driver cannot be asked
+    target: str
+    is_remote: bool
+    conf: Mapping[str, str]
+    client: dict[str, str] | None
+    wanted: int | None
+    report: Report
+    seen: dict[str, PythonLook] = field(default_factory=dict)
+    registered: set[str] | None = None  # None where the driver cannot be asked
+    _spark: Any = None
+    _error: BaseException | None = None
+
+    @property
+    def name(self) -> str:
+        return _without_token(self.target)
 
     def look(self, seconds: float) -> None:
         """Look at executors until every one that is there or is waited for has been seen, or the time is over.
@@ -149,23 +143,22 @@ class _Cluster:
             raise self._explained(self._error)
         if not self.seen:
             raise UnreachableError(
-                f"No executor of {self._name} has run a task within {seconds:.0f} s.",
+                f"No executor of {self.name} has run a task within {seconds:.0f} s.",
                 remedy="Check that the cluster has cores and memory to spare, that its machines reach this one "
                 "(spark.driver.host, spark.driver.port), and what its own log says; or raise --timeout.",
             )
 
     def _run(self, seconds: float) -> None:
         try:
-            self._report(f"Spark starts on {self._name}")
+            self.report(f"Spark starts on {self.name}")
             self._spark = self._session()
-            self._deadline = time.monotonic() + seconds
-            last = time.monotonic()
+            began = last = time.monotonic()
             while True:
                 before = len(self.seen)
                 self._round()
                 now = time.monotonic()
                 last = now if len(self.seen) > before else last
-                if now > self._deadline or self._is_complete(now - last):
+                if now > began + seconds or self._is_complete(now - last):
                     return
         except BaseException as error:  # reported by whoever waits for this thread
             self._error = error
@@ -173,20 +166,20 @@ class _Cluster:
     def _is_complete(self, quiet: float) -> bool:
         if (self.registered or set()) - set(self.seen):
             return False
-        if self._wanted is not None:
-            return len(self.seen) >= self._wanted
+        if self.wanted is not None:
+            return len(self.seen) >= self.wanted
         return quiet > _SETTLE_SECONDS or "executor driver" in self.seen
 
     def _session(self) -> Any:
         from pyspark.sql import SparkSession
 
         builder: Any = SparkSession.builder.appName("eos intervals doctor")
-        builder = builder.remote(self._target) if self._is_remote else builder.master(self._target)
-        defaults = {} if self._is_remote else dict(_DEFAULTS)
-        for name, value in {**defaults, **self._conf}.items():
+        builder = builder.remote(self.target) if self.is_remote else builder.master(self.target)
+        defaults = {} if self.is_remote else dict(_DEFAULTS)
+        for name, value in {**defaults, **self.conf}.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
-        if not self._is_remote:
+        if not self.is_remote:
             spark.sparkContext.setLogLevel("OFF")
         ship(spark)
         return spark
@@ -196,19 +189,19 @@ class _Cluster:
         from pyspark.sql import functions as F
 
         tasks = self._tasks()
-        function: Any = F.udf(_shipped_look(self._client), "string", useArrow=False)
+        function: Any = F.udf(_shipped_look(self.client), "string", useArrow=False)
         rows = self._spark.range(0, tasks, 1, tasks).select(function("id").alias("look")).collect()
         for row in rows:
             found = PythonLook(**json.loads(row.look))
             if found.place not in self.seen:
                 self.seen[found.place] = found
-                self._report(f"{found.place} on {found.host}: Python {found.python}")
-        if not self._is_remote:
+                self.report(f"{found.place} on {found.host}: Python {found.python}")
+        if not self.is_remote:
             self.registered = self._executors()
 
     def _tasks(self) -> int:
         """Twice as many tasks as run at once."""
-        if self._is_remote:
+        if self.is_remote:
             return max(16, 4 * len(self.seen))
         slots = int(self._spark.sparkContext.defaultParallelism)
         return min(_MOST_TASKS, 2 * max(slots, len(self._executors() or ())))
@@ -229,7 +222,7 @@ class _Cluster:
             try:
                 self._spark.stop()
             except Exception as error:
-                self._report(f"Spark did not stop cleanly: {error}")
+                self.report(f"Spark did not stop cleanly: {error}")
 
         if self._spark is not None:
             stopping = threading.Thread(target=stop, daemon=True)
@@ -244,7 +237,7 @@ class _Cluster:
             return error
         first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)[:500]
         return UnreachableError(
-            f"Spark on {self._name} ended before an executor had answered: {first}",
+            f"Spark on {self.name} ended before an executor had answered: {first}",
             remedy="The lines of Spark above say more. Check the address, and the properties given with --conf.",
         )
 
