@@ -38,6 +38,7 @@ from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.session import Kafka, Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.stored import members
 
 #: Called with topic, offsets passed and offsets in all.
 Progress = Callable[[str, int, int], None]
@@ -107,16 +108,7 @@ class RunStatus:
 
 
 def _of_slice(number: int, record: SliceRecord) -> dict[str, Any]:
-    """A committed slice; what is not on record of it is None."""
-    measures = record.measures
-    return {
-        "slice": number,
-        "records": record.records,
-        "bytes": None if measures is None else measures.bytes,
-        "task": None if measures is None else measures.task,
-        "attempt": None if measures is None else measures.attempt,
-        "seconds": None if measures is None else dict(measures.seconds),
-    }
+    return {"slice": number, "records": record.records, **members(record.measures)}
 
 
 @dataclass(frozen=True, slots=True)

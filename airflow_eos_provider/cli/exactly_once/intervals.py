@@ -323,12 +323,8 @@ def _show_slices(found: RunStatus) -> None:
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("seconds, before the commit")
     for number, record in sorted(found.written.items()):
-        measures = record.measures
-        known = (
-            (f"{measures.bytes:,}", str(measures.task), str(measures.attempt), in_words(measures.seconds))
-            if measures is not None
-            else ("", "", "", "unknown")
-        )
+        own = record.measures
+        known = (f"{own.bytes:,}", str(own.task), str(own.attempt), in_words(own.seconds))
         shown.add_row(str(number), f"{record.records:,}", *known)
     console.print(shown)
 

@@ -52,21 +52,20 @@ def summarise(
     seconds: Mapping[str, float],
 ) -> RunSummary:
     """The summary of a run whose slices are all committed."""
-    measured = [(record.records, record.measures) for record in done.values() if record.measures is not None]
     sums: defaultdict[str, float] = defaultdict(float)
-    for _, measures in measured:
-        for part, spent in measures.seconds.items():
+    for record in done.values():
+        for part, spent in record.measures.seconds.items():
             sums[part] += spent
     for result in written:
         if "commit" in result.stage_seconds:
             sums["commit"] += result.stage_seconds["commit"]
-    sizes = [measures.bytes for _, measures in measured]
+    sizes = [record.measures.bytes for record in done.values()]
     return RunSummary(
-        transactions=len(measured),
+        transactions=len(done),
         bytes=sum(sizes),
-        transaction_records=Spread.of([records for records, _ in measured]),
+        transaction_records=Spread.of([record.records for record in done.values()]),
         transaction_bytes=Spread.of(sizes),
-        attempts_fenced=fenced + sum(_last_attempts([measures for _, measures in measured]).values()),
+        attempts_fenced=fenced + sum(_last_attempts(record.measures for record in done.values()).values()),
         seconds={**sums, **seconds},
     )
 
@@ -84,22 +83,20 @@ def by_task(stage: Stage, done: Mapping[int, SliceRecord], written: Iterable[Sli
     reported = {result.number: result.stage_seconds for result in written}
     found = []
     for task, numbers in enumerate(stage.assignment):
-        pieces = [(number, done[number]) for number in numbers if number in done and done[number].measures is not None]
+        pieces = [(number, done[number]) for number in numbers if number in done]
         if not pieces:
             continue
         sums: defaultdict[str, float] = defaultdict(float)
         for number, record in pieces:
-            assert record.measures is not None
             for part, spent in {**record.measures.seconds, **reported.get(number, {})}.items():
                 sums[part] += spent
-        measures = [record.measures for _, record in pieces if record.measures is not None]
         found.append(
             TaskSummary(
                 task=task,
-                attempt=max(one.attempt for one in measures),
+                attempt=max(record.measures.attempt for _, record in pieces),
                 slices=len(pieces),
                 records=sum(record.records for _, record in pieces),
-                bytes=sum(one.bytes for one in measures),
+                bytes=sum(record.measures.bytes for _, record in pieces),
                 seconds=dict(sums),
             )
         )

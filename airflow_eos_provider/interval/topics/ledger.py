@@ -54,7 +54,7 @@ _MEASURED_STAGES = ("read", "produce", "flush")
 class SliceMeasures:
     """How a slice was written, which nothing rests on."""
 
-    bytes: int
+    bytes: int = 0
     task: int = 0
     attempt: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -65,12 +65,10 @@ class SliceMeasures:
         return {"bytes": self.bytes, "task": self.task, "attempt": self.attempt, **stages}
 
     @classmethod
-    def of_values(cls, values: Mapping[str, Any]) -> SliceMeasures | None:
-        """What :meth:`to_values` wrote; None in a record of a version that measured nothing."""
-        if "bytes" not in values:
-            return None
+    def of_values(cls, values: Mapping[str, Any]) -> SliceMeasures:
+        """What :meth:`to_values` wrote."""
         stages = {stage: values[f"{stage}_ms"] / 1000 for stage in _MEASURED_STAGES if f"{stage}_ms" in values}
-        return cls(values["bytes"], values.get("task", 0), values.get("attempt", 0), stages)
+        return cls(values.get("bytes", 0), values.get("task", 0), values.get("attempt", 0), stages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class SliceRecord:
     digest: str
     topics: tuple[str, ...] = ()
     placed: str = NO_DIGEST
-    measures: SliceMeasures | None = field(default=None, compare=False)
+    measures: SliceMeasures = field(default=SliceMeasures(), compare=False)
     digest_kind: int = DIGEST_KIND
 
 
@@ -153,13 +151,11 @@ def complete_key(run: Run) -> bytes:
 def slice_record(run: Run, number: int, record: SliceRecord) -> Outgoing:
     """What says that a slice is committed."""
     value: dict[str, Json] = {"position": record.records, "plan": record.plan, "done": True, "digest": record.digest}
-    value["digest_kind"] = record.digest_kind
+    value |= {"digest_kind": record.digest_kind, **record.measures.to_values()}
     if record.topics:
         value["topics"] = ",".join(record.topics)  # Connect's offsets hold no lists, and no topic has a comma
     if record.placed != NO_DIGEST:
         value["placed"] = record.placed
-    if record.measures is not None:
-        value.update(record.measures.to_values())
     return Outgoing(slice_key(run, number), encode(hash_map_order(value)))
 
 

@@ -105,16 +105,6 @@ def test_how_a_slice_was_written_is_on_record_in_connects_own_spelling() -> None
     assert found.measures == SliceMeasures(99, 2, 1, seconds)
 
 
-def test_records_of_a_version_that_measured_nothing_are_read() -> None:
-    old = Outgoing(slice_key(RUN, 3), b'{"position":7,"plan":"plan","done":true,"digest":"%032x"}' % 5)
-    assert replayed(old).done(RUN, [3])[3].measures is None
-    complete = Outgoing(complete_key(RUN), b'{"complete":true,"records":7,"digest":"%032x","slices":1}' % 5)
-    found = replayed(complete).completed(RUN)
-    assert found is not None
-    assert found.summary is None
-    assert Completed.of(found).summary is None
-
-
 def test_a_run_is_complete_with_what_it_moved() -> None:
     seconds = {"produce": 1.5, "fence": 0.25}
     summary = RunSummary(4, 400, Spread(1, 2, 3), Spread(50, 100, 150), attempts_fenced=1, seconds=seconds)
@@ -226,8 +216,3 @@ def test_nothing_is_a_part_of_what_had_not_ended_or_was_removed() -> None:
     assert replayed(complete_record(complete(hour(1, 6, 12), ended=False))).whole_of(part) is None
     assert replayed(wide, Outgoing(wide.key, None)).whole_of(part) is None
     assert replayed(complete_record(complete(hour(1, 6, 12), revision=2))).whole_of(part) is None
-
-
-def test_a_complete_of_an_earlier_version_does_not_say_that_it_had_ended() -> None:
-    assert b"ended" not in (complete_record(COMPLETE).value or b"")
-    assert replayed(complete_record(complete(hour(1, 6)))).completed(Run(RUN.pipeline, hour(1, 6))).ended is True
