@@ -92,7 +92,7 @@ class Actor:
     def _resumed(self) -> None:
         stage = Stage.from_dict(self._job["stage"])
         with self._coordinator(stage.run) as coordinator:
-            coordinator.resume(stage)
+            coordinator._init()  # a driver that died before its last step goes on
             self.tell(completed=coordinator.finish(stage).to_dict())
 
     def _abandoner(self) -> None:

@@ -333,22 +333,6 @@ _COORDINATOR = (
         f"{_CONCURRENCY}::test_slices_of_another_plan_are_not_completed",
     ),
     _mutant(
-        "resume-without-first-look",
-        "an outdated stage is not resumed, which would fence its successor",
-        "interval/protocol/coordinator.py",
-        "        self.require_current(stage)  # or else init would fence the successor\n",
-        "",
-        f"{_CONCURRENCY}::test_a_stage_that_is_outdated_is_not_resumed_and_its_successor_is_left_alone",
-    ),
-    _mutant(
-        "resume-without-second-look",
-        "a stage that is outdated while it is resumed is not finished",
-        "interval/protocol/coordinator.py",
-        "        self._init()\n        self.require_current(stage)\n",
-        "        self._init()\n",
-        f"{_CONCURRENCY}::test_a_stage_that_is_outdated_while_it_is_resumed_is_not_finished",
-    ),
-    _mutant(
         "abandon-without-second-check",
         "a run of which a slice was committed meanwhile is not given up",
         "interval/protocol/coordinator.py",

@@ -216,47 +216,6 @@ def test_an_empty_interval_is_completed_as_empty(story: Any) -> None:
     story.require_exactly_once()
 
 
-def test_another_process_of_the_driver_can_finish_the_stage(story: Any) -> None:
-    driver = story.driver()
-    stage = story.stage_of(driver)
-    driver.kill()
-    story.write(stage)
-
-    assert "completed" in story.resumed(stage).end()
-    story.require_exactly_once()
-
-
-def test_a_stage_that_is_outdated_is_not_resumed_and_its_successor_is_left_alone(story: Any) -> None:
-    driver = story.driver()
-    stage = story.stage_of(driver)
-    driver.kill()
-    successor = story.driver()
-    new_stage = story.stage_of(successor)
-
-    assert story.resumed(stage).end()["error"] == "FencedError"
-    story.write(new_stage)
-    successor.tell("the stage has ended")
-
-    assert "completed" in successor.end()
-    story.require_exactly_once()
-
-
-def test_a_stage_that_is_outdated_while_it_is_resumed_is_not_finished(story: Any) -> None:
-    driver = story.driver(tasks=1)
-    stage = story.stage_of(driver)
-    driver.kill()
-    late = story.resumed(stage, stops=["init"])
-    late.wait_until_stopped()  # it has found its stage to be of the newest generation
-    story.write(story.stage_of(story.driver()))
-
-    late.go_on()
-
-    assert late.end().get("error") == "FencedError"
-    assert story.completes() == []
-    story.complete()
-    story.require_exactly_once()
-
-
 def test_a_late_duplicate_before_its_last_read_writes_nothing(story: Any) -> None:
     """Whatever the order of its reads: the run is completed before the last of them."""
     driver = story.driver(tasks=1, slices=1, stops=["read ledger at the end"])

@@ -362,12 +362,6 @@ class Coordinator:
         self._report(f"{self._run}: comparing the input with {len(committed)} committed slices")
         require_one_evaluation(self._run, committed, figures(sorted(committed)))
 
-    def resume(self, stage: Stage) -> None:
-        """Take over from the coordinator that began this stage, in another process of the same driver."""
-        self.require_current(stage)  # or else init would fence the successor
-        self._init()
-        self.require_current(stage)
-
     def _require_current_or_complete(self, stage: Stage) -> CompleteRecord | None:
         """Check that no other driver has taken over, whose tasks would be fenced; one may have completed the run."""
         state = self._read_control("read control")
