@@ -34,14 +34,6 @@ _OURS = frozenset(
 )
 
 
-def _require_topic_name(name: str) -> None:
-    if name in (".", "..") or not _TOPIC.fullmatch(name):
-        raise ConfigurationError(
-            f"A topic cannot be named {name!r}.",
-            expected="1 to 249 letters, digits, '.', '_' and '-'; no topic at all where each row names its own",
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """One pipeline of interval runs.
@@ -90,8 +82,11 @@ class Pipeline:
                 raise ConfigurationError(
                     f"A {what} cannot be named {text!r}.", expected="letters, digits, '.', '_' and '-', as in topics"
                 )
-        if self.topic is not None:
-            _require_topic_name(self.topic)
+        if self.topic is not None and (self.topic in (".", "..") or not _TOPIC.fullmatch(self.topic)):
+            raise ConfigurationError(
+                f"A topic cannot be named {self.topic!r}.",
+                expected="1 to 249 letters, digits, '.', '_' and '-'; no topic at all where each row names its own",
+            )
         object.__setattr__(self, "ledger_topic", self.ledger_topic or f"{self.group_id}-{self.name}-offsets")
         object.__setattr__(self, "control_topic", self.control_topic or f"{self.group_id}-configs")
         object.__setattr__(self, "producer", MappingProxyType({k: str(v) for k, v in self.producer.items()}))

@@ -5,7 +5,7 @@ pyarrow is imported where a batch is looked at: drivers of Spark look at their D
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordColumn:
-    """One column."""
+    """One column: its types in Spark, in words and in Arrow (as ``pyarrow.types`` names them; none for headers)."""
 
     spark_types: tuple[str, ...]
-    arrow_types: str
-    fits: Callable[[pa.DataType], bool]
+    words: str
+    arrow_types: tuple[str, ...] = ()
+
+    def fits(self, kind: pa.DataType) -> bool:
+        return _is_a(kind, self.arrow_types) if self.arrow_types else _is_headers(kind)
 
 
 def check_columns(schema: pa.Schema) -> None:
@@ -38,58 +41,32 @@ def check_columns(schema: pa.Schema) -> None:
         raise ConfigurationError("Column value is missing.", expected="a column value, of binary or string")
     for name, column in RECORD_COLUMNS.items():
         if name in schema.names and not column.fits(schema.field(name).type):
-            raise ConfigurationError(
-                f"Column {name} is of type {schema.field(name).type}.", expected=column.arrow_types
-            )
+            raise ConfigurationError(f"Column {name} is of type {schema.field(name).type}.", expected=column.words)
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is a string, of either length."""
+def _is_a(kind: pa.DataType, names: Iterable[str]) -> bool:
     from pyarrow import types
 
-    return bool(types.is_string(kind) or types.is_large_string(kind))
-
-
-def _is_text_or_bytes(kind: pa.DataType) -> bool:
-    from pyarrow import types
-
-    return is_text(kind) or bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_null(kind))
+    return any(getattr(types, f"is_{name}")(kind) for name in names)
 
 
 def _is_headers(kind: pa.DataType) -> bool:
-    from pyarrow import types
-
-    if types.is_null(kind):
-        return True
-    if not (types.is_list(kind) or types.is_large_list(kind)) or not types.is_struct(kind.value_type):
-        return False
+    if not _is_a(kind, ("list", "large_list")) or not _is_a(kind.value_type, ("struct",)):
+        return _is_a(kind, ("null",))
     fields = {field.name: field.type for field in kind.value_type}
     named = len(fields) == kind.value_type.num_fields and sorted(fields) == ["key", "value"]
-    return named and is_text(fields["key"]) and _is_text_or_bytes(fields["value"])
+    return named and _is_a(fields["key"], _TEXT) and _is_a(fields["value"], _CONTENT.arrow_types)
 
 
-def _is_integer(kind: pa.DataType) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_integer(kind))
-
-
-def _is_moment(kind: pa.DataType) -> bool:
-    from pyarrow import types
-
-    return _is_integer(kind) or bool(types.is_timestamp(kind))
-
-
-_CONTENT = RecordColumn(("binary", "string"), "binary or string", _is_text_or_bytes)
+_TEXT = ("string", "large_string")
+_CONTENT = RecordColumn(("binary", "string"), "binary or string", (*_TEXT, "binary", "large_binary", "null"))
 
 #: By name, in the order of a record; ``value`` is required.
 RECORD_COLUMNS = {
     "key": _CONTENT,
     "value": _CONTENT,
-    "headers": RecordColumn(
-        ("array<struct<key:string,value:binary>>",), "array<struct<key: string, value: binary>>", _is_headers
-    ),
-    "topic": RecordColumn(("string",), "string", is_text),
-    "partition": RecordColumn(("int",), "int", _is_integer),
-    "timestamp": RecordColumn(("timestamp", "bigint"), "timestamp, or milliseconds", _is_moment),
+    "headers": RecordColumn(("array<struct<key:string,value:binary>>",), "array<struct<key: string, value: binary>>"),
+    "topic": RecordColumn(("string",), "string", _TEXT),
+    "partition": RecordColumn(("int",), "int", ("integer",)),
+    "timestamp": RecordColumn(("timestamp", "bigint"), "timestamp, or milliseconds", ("integer", "timestamp")),
 }

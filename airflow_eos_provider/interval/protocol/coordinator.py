@@ -326,8 +326,11 @@ class Coordinator:
                 remedy="One interval must not have two plans. Find out which program wrote the other one first.",
             )
         require_comparable(self._run, done)
-        if figures is not None:
-            self._compare_output({number: SliceFigures.of(record) for number, record in done.items()}, figures)
+        if figures is not None:  # no task can commit any more
+            self._step(COMPARE_STEP)
+            self._report(f"{self._run}: comparing the input with {len(done)} committed slices")
+            committed = {number: SliceFigures.of(record) for number, record in done.items()}
+            require_one_evaluation(self._run, committed, figures(sorted(committed)))
         self._clock.turn("read_back")
         self._await_readers(stage, {topic for r in done.values() for topic in r.topics})
         self._clock.turn("complete")
@@ -351,16 +354,6 @@ class Coordinator:
             self._report(f"{self._run}: {line}")
         inputs = folders_read(self.plan_source, stage.slices)
         return replace(Completed.of(record, already=False, seconds=took), tasks=tasks, inputs=inputs)
-
-    def _compare_output(
-        self,
-        committed: Mapping[int, SliceFigures],
-        figures: Callable[[Collection[int]], Mapping[int, SliceFigures]],
-    ) -> None:
-        """Prove that what the stage has committed is one evaluation of its input. No task can commit any more."""
-        self._step(COMPARE_STEP)
-        self._report(f"{self._run}: comparing the input with {len(committed)} committed slices")
-        require_one_evaluation(self._run, committed, figures(sorted(committed)))
 
     def _require_current_or_complete(self, stage: Stage) -> CompleteRecord | None:
         """Check that no other driver has taken over, whose tasks would be fenced; one may have completed the run."""
@@ -397,7 +390,9 @@ class Coordinator:
         plan = self._read_control("read control again").plan
         self._read_ledger("read ledger")
         self._require_nothing_done(plan)
-        self._remove_control_records()
+        self._step("remove records")
+        self._write([Outgoing(key, None) for key in sorted(self._control_keys)], [], "commit removal")
+        self._control_keys.clear()
         self._report(f"{self._run}: abandoned, Kafka has none of its records")
 
     def _require_nothing_done(self, plan: RunPlan | None) -> None:
@@ -567,11 +562,6 @@ class Coordinator:
         removed = [Outgoing(slice_key(self._run, number), None) for number in range(len(stage.slices))]
         control = [Outgoing(key, None) for key in sorted(self._control_keys)]
         self._write(control, [complete_record(record), *removed], "commit complete")
-
-    def _remove_control_records(self) -> None:
-        self._step("remove records")
-        self._write([Outgoing(key, None) for key in sorted(self._control_keys)], [], "commit removal")
-        self._control_keys.clear()
 
     # How they are taken
 

@@ -90,7 +90,7 @@ def diagnose(
     try:
         _require_listening(target)
         cluster.look(seconds)
-        looks = [cluster.seen[place] for place in sorted(cluster.seen, key=_by_number)]
+        looks = [cluster.seen[place] for place in sorted(cluster.seen, key=lambda place: (len(place), place))]
         checks += [each for look in looks for each in executor_checks(look, driver)]
         checks.append(coverage_check(set(cluster.seen), cluster.registered, wanted))
     except UnreachableError as error:
@@ -240,11 +240,6 @@ class _Cluster:
             f"Spark on {self.name} ended before an executor had answered: {first}",
             remedy="The lines of Spark above say more. Check the address, and the properties given with --conf.",
         )
-
-
-def _by_number(place: str) -> tuple[int, str]:
-    number = place.rpartition(" ")[2]
-    return (int(number) if number.isdecimal() else -1), place
 
 
 def _require_listening(target: str) -> None:

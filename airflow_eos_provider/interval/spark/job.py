@@ -27,7 +27,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import Any
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
@@ -148,7 +147,10 @@ def load_function(name: str) -> Callable[..., Any]:
             module = importlib.util.module_from_spec(specification)
             sys.modules[Path(place).stem] = module
             specification.loader.exec_module(module)
-            _ship_by_value(module)
+            from pyspark import cloudpickle
+
+            ship_by_value: Any = cloudpickle.register_pickle_by_value
+            ship_by_value(module)  # executors could not import it by its name
         else:
             module = importlib.import_module(place)
     except (ModuleNotFoundError, FileNotFoundError) as error:
@@ -161,14 +163,6 @@ def load_function(name: str) -> Callable[..., Any]:
     if not callable(function):
         raise ConfigurationError(f"{place} has no function {attribute!r}.", expected=expected)
     return function  # type: ignore[no-any-return]
-
-
-def _ship_by_value(module: ModuleType) -> None:
-    """Have Spark ship this module's functions themselves: executors could not import it by its name."""
-    from pyspark import cloudpickle
-
-    register: Any = cloudpickle.register_pickle_by_value
-    register(module)
 
 
 def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed:

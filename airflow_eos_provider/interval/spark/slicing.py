@@ -145,7 +145,10 @@ class Rows(Work):
     def check(self) -> None:
         require_columns(self.frame, self.key)
         self.rows_have_times = "timestamp" in self.frame.columns
-        self.is_certain = _refuse_unstable(self.frame, self.key)
+        if is_remote(self.frame):
+            self.is_certain = refuse_unstable_remote(self.frame, self.key)
+        else:  # there Spark reports whether it has evaluated anything again
+            refuse_unstable(self.frame, self.key)
 
     def _sliced(self) -> DataFrame:
         return sliced(self.frame, self.key, self.count)
@@ -154,7 +157,9 @@ class Rows(Work):
         return self.count
 
     def _sources(self, count: int) -> list[dict[str, Any]]:
-        return [{"xxhash64": key_types(self.frame, self.key), "of": count}] * count
+        types = {field.name: field.dataType.simpleString() for field in self.frame.schema}
+        # With their types: the hash of a number is not that of its text.
+        return [{"xxhash64": [f"{name} {types[name]}" for name in self.key], "of": count}] * count
 
     def plan(self, run: Run) -> RunPlan:
         files = self._pinned.to_plan() if self.pin_inputs else {}
@@ -577,25 +582,11 @@ def _require_one_of_each(frame: DataFrame, wanted: Collection[str]) -> None:
             )
 
 
-def key_types(frame: DataFrame, key: Sequence[str]) -> list[str]:
-    """The key's columns with their types: the hash of a number is not that of its text."""
-    types = {field.name: field.dataType.simpleString() for field in frame.schema}
-    return [f"{name} {types[name]}" for name in key]
-
-
 def sliced(frame: DataFrame, key: Sequence[str], count: int) -> DataFrame:
     """The record's columns, and the slice."""
     F = functions_of(frame)
     number = F.pmod(F.xxhash64(*map(quoted, key)), F.lit(count)).cast("int")
     return frame.select(*record_columns(frame), number.alias(SLICE_COLUMN))
-
-
-def _refuse_unstable(frame: DataFrame, key: Sequence[str]) -> bool:
-    """Refuse a frame whose rows depend on chance; whether the plan shows that they do not, whatever happens."""
-    if is_remote(frame):
-        return refuse_unstable_remote(frame, key)
-    refuse_unstable(frame, key)
-    return False  # nor does it matter: there Spark reports whether it has evaluated anything again
 
 
 def record_columns(frame: DataFrame) -> list[Column]:

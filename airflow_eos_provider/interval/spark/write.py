@@ -13,10 +13,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -48,7 +47,6 @@ from airflow_eos_provider.interval.spark.slicing import (
     require_slices_by,
 )
 from airflow_eos_provider.interval.spark.spark_errors import explained, is_of_spark, require_pandas, spark_errors
-from airflow_eos_provider.interval.topics.ledger import NO_DIGEST
 
 
 def write_interval(
@@ -210,7 +208,7 @@ def _collect(
     """Run a frame that writes; what it reports of each slice, None of one that had been done before."""
     with _stage_errors(coordinator, stage):
         reports = [json.loads(row[0]) for row in results.collect()]
-    found = {number: _result_of(document) for number, document in reports}
+    found = {number: document and SliceResult.from_dict(document) for number, document in reports}
     written = [result for result in found.values() if result is not None]
     dropped = Dropped()
     for result in written:
@@ -225,11 +223,6 @@ def _collect(
             "so each may go to any partition of its topic"
         )
     return found
-
-
-def _result_of(document: Mapping[str, Any] | None) -> SliceResult | None:
-    """The digest is the ledger's to tell."""
-    return None if document is None else replace(SliceResult.from_dict(document), digest=NO_DIGEST)
 
 
 @contextmanager

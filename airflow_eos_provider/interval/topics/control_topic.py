@@ -192,7 +192,10 @@ class ControlState:
     def _apply(self, record: LogRecord) -> None:
         kind, name, task = parts_of_key(record.key)
         if kind == _PIPELINE:
-            self._apply_to_pipeline(name, record)
+            if record.value is None:
+                self.pipelines.pop(name, None)
+            else:
+                self.pipelines[name] = _pins_of(json.loads(record.value)["properties"])
             return
         key = (record.key or b"").decode("utf-8", "replace")
         if key.startswith(_CONNECTS_OWN) or (kind and "@" not in name):
@@ -203,12 +206,6 @@ class ControlState:
                 remedy="Continue with the version of airflow-eos-provider that wrote it.",
             )
         self._apply_to_run(name, kind, task, record)
-
-    def _apply_to_pipeline(self, name: str, record: LogRecord) -> None:
-        if record.value is None:
-            self.pipelines.pop(name, None)
-        else:
-            self.pipelines[name] = _pins_of(json.loads(record.value)["properties"])
 
     def _apply_to_run(self, name: str, kind: str, task: int, record: LogRecord) -> None:
         state = self.runs.setdefault(name, RunState())

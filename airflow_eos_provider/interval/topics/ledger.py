@@ -282,8 +282,9 @@ class LedgerState:
 
     def complete_runs(self) -> Iterator[CompleteRecord]:
         """Every complete interval, in no order."""
-        for name, value in self._complete_names():
-            yield _complete(Run.parse(f"{self._pipeline}@{name}"), json.loads(value))
+        for key, value in self._latest.items():
+            if value is not None and key.startswith(self._complete_prefix):
+                yield _complete(self._run_of(key), json.loads(value))
 
     def overlapping(self, interval: Interval) -> list[Run]:
         """The complete runs whose interval overlaps this one, all revisions of itself included."""
@@ -301,16 +302,12 @@ class LedgerState:
             and key.startswith(prefix)
             and key[first : first + len(start)] < end
         ]
-        return [Run.parse(f"{self._pipeline}@{self._name_in(key)}") for key in found]
+        return list(map(self._run_of, found))
 
-    def _complete_names(self) -> Iterator[tuple[str, bytes]]:
-        for key, value in self._latest.items():
-            if value is not None and key.startswith(self._complete_prefix):
-                yield self._name_in(key), value
-
-    def _name_in(self, key: bytes) -> str:
-        """The interval's name in the key of a ``complete``."""
-        return key[len(self._complete_prefix) : -len(b'"}]')].decode()
+    def _run_of(self, key: bytes) -> Run:
+        """The run whose ``complete`` has this key."""
+        name = key[len(self._complete_prefix) : -len(b'"}]')].decode()
+        return Run.parse(f"{self._pipeline}@{name}")
 
 
 def _complete(run: Run, document: dict[str, Any]) -> CompleteRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
@@ -60,10 +61,8 @@ def ask_until_answered(ask: Callable[[], T], topic: str, report: Report = silent
     def say(waited: float) -> None:
         report(f"The brokers have not answered about topic {topic} for {waited:.0f} s; asking again")
 
-    def ask_until_known() -> T:
-        return _ask_again(ask, UnknownTopicError, _NEWS_SECONDS, lambda _: None)
-
-    return _ask_again(ask_until_known, UnreachableError, _ANSWER_SECONDS, say)
+    known = partial(_ask_again, ask, UnknownTopicError, _NEWS_SECONDS, lambda _: None)
+    return _ask_again(known, UnreachableError, _ANSWER_SECONDS, say)
 
 
 def _ask_again(

@@ -121,7 +121,8 @@ def refuse_unstable_remote(frame: Any, key: Sequence[str]) -> bool:
     column = functions_of(frame).col
     text = PlanText.of(_explained(frame.select(*(column(quoted(name)) for name in key))))
     functions = list(sent_functions(frame._plan.plan(frame.sparkSession.client)))
-    return judge(text, functions, _user_functions(frame.sparkSession))
+    registered = frame.sparkSession.sql("SHOW USER FUNCTIONS").collect()
+    return judge(text, functions, [str(row[0]).rpartition(".")[2] for row in registered])  # without their databases
 
 
 def judge(text: PlanText, deterministic: Sequence[bool], named: Iterable[str]) -> bool:
@@ -219,8 +220,3 @@ def sent_functions(message: Any) -> Iterator[bool]:
             for inner in within:
                 if hasattr(inner, "ListFields"):
                     yield from sent_functions(inner)
-
-
-def _user_functions(spark: Any) -> tuple[str, ...]:
-    """Names of the functions that were registered, without their databases."""
-    return tuple(str(row[0]).rpartition(".")[2] for row in spark.sql("SHOW USER FUNCTIONS").collect())
