@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -21,12 +20,8 @@ from airflow_eos_provider.interval.verify import is_there, pipelines_among, stat
 from airflow_eos_provider.kafka.read.reader import LogRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One generation of a run.
-
-    :param generation: its offset in the control topic.
-    """
+class Attempt(NamedTuple):
+    """One generation of a run: its offset in the control topic, and when it was written."""
 
     generation: int
     at_ms: int

@@ -11,9 +11,8 @@ of the two would be fenced. So with ``spark.speculation`` the stage is a barrier
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
@@ -162,29 +161,26 @@ def _write(
         with _stage_errors(coordinator, stage):
             stage = coordinator.compare_input(stage, partial(work.figures, pipeline, stage))
         again = None
-        done = _run_stage(work, pipeline, stage, coordinator, report)
-        if doubt := work.doubt(done.doubt):
+        of_stage, written, seconds = _run_stage(work, pipeline, stage, coordinator, report)
+        if doubt := work.doubt(of_stage):
             report(f"{doubt}, so the input is evaluated once more before the run is complete")
             again = partial(work.figures_again, pipeline, stage)
         work.require_same_inputs()
         with _stage_errors(coordinator, stage):
-            return coordinator.finish(stage, again, written=done.written, seconds=done.seconds)
+            return coordinator.finish(stage, again, written=written, seconds=seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class _StageDone:
-    """A stage whose tasks have ended well."""
+def _run_stage(
+    work: Work, pipeline: Pipeline, stage: Stage, coordinator: Coordinator, report: Report
+) -> tuple[str | None, list[SliceResult], dict[str, float]]:
+    """Run the tasks; afterwards every slice of the stage has its ledger record.
 
-    doubt: str | None = None
-    written: tuple[SliceResult, ...] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-def _run_stage(work: Work, pipeline: Pipeline, stage: Stage, coordinator: Coordinator, report: Report) -> _StageDone:
-    """Run the tasks; afterwards every slice of the stage has its ledger record."""
+    :returns: why the tasks may have read more than one evaluation of the input, None if they have not; what they wrote;
+        and seconds that only Spark knows.
+    """
     to_do = sum(len(numbers) for numbers in stage.assignment)
     if not to_do:
-        return _StageDone()
+        return None, [], {}
     barrier = work.needs_barrier()
     report(f"Spark writes {to_do} of {len(stage.slices)} slices in {len(stage.assignment)} tasks")
     with StageWatch(work.spark) as watch:
@@ -198,8 +194,8 @@ def _run_stage(work: Work, pipeline: Pipeline, stage: Stage, coordinator: Coordi
         empty = work.spark.range(0, len(stage.assignment), 1, len(stage.assignment))
         function = shipped("write_empty", pipeline.to_dict(), stage.to_dict(), missing)
         written |= _collect(empty.mapInArrow(function, REPORTS, barrier=barrier), coordinator, stage, report)
-    results = tuple(result for result in written.values() if result is not None)
-    return _StageDone(doubt, results, {} if waited is None else {"shuffle": waited})
+    results = [result for result in written.values() if result is not None]
+    return doubt, results, {} if waited is None else {"shuffle": waited}
 
 
 def _collect(

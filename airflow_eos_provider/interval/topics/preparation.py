@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.topics.pins import Pins, TopicChangedError, TopicPin
-from airflow_eos_provider.interval.topics.reserved import ReservedTopics
+from airflow_eos_provider.interval.topics.reserved import require_data
 from airflow_eos_provider.interval.topics.timestamps import Retention
 from airflow_eos_provider.kafka.questions import TopicDescription
 from airflow_eos_provider.kafka.session import Kafka, settings_of
@@ -39,7 +39,7 @@ def prepare_topics(
     topics = Topics(kafka or pipeline.kafka)
     ledger, control, target = pipeline.ledger_topic, pipeline.control_topic, pipeline.topic
     if target:
-        ReservedTopics(pipeline).require_data(target)
+        require_data(target, pipeline)
     found = topics.describe(_names(pipeline))
     control_was_there = control in found
     if target and target not in found and pipeline.target_partitions is None and not topics.is_there(target):
@@ -78,10 +78,10 @@ class TargetTopics:
     Without it a row with a wrong topic would cost seconds in which the producer hopes to hear of it.
     """
 
-    def __init__(self, kafka: Kafka, reserved: ReservedTopics, *, allow_expired: bool = False) -> None:
+    def __init__(self, pipeline: Pipeline, ledgers: Mapping[str, str], kafka: Kafka) -> None:
+        self._pipeline = pipeline
+        self._ledgers = ledgers
         self._kafka = kafka
-        self._reserved = reserved
-        self._allow_expired = allow_expired
         self._oldest_ms: dict[str, int] = {}
         self._topics: Topics | None = None
         self.known: dict[str, int] = {}
@@ -95,7 +95,7 @@ class TargetTopics:
     def require(self, topic: str, partition: int = -1) -> None:
         if partition < self.known.get(topic, -1):
             return
-        self._reserved.require_data(topic)
+        require_data(topic, self._pipeline, self._ledgers)
         self._topics = self._topics or Topics(self._kafka)
         found = self._topics.find([topic]).get(topic)
         if found is None:
@@ -121,7 +121,7 @@ class TargetTopics:
 
     def require_kept(self, topic: str, timestamp_ms: int) -> None:
         oldest = self._oldest_ms.get(topic)
-        if self._allow_expired or (oldest is not None and timestamp_ms >= oldest):
+        if self._pipeline.allow_expired_records or (oldest is not None and timestamp_ms >= oldest):
             return
         retention = retention_of(topic, self._kafka)
         retention.require_kept(timestamp_ms)

@@ -7,8 +7,6 @@ their column ``topic`` may name its internal topics.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -31,30 +29,20 @@ _CONNECTS = frozenset({"connect-configs", "connect-offsets", "connect-status"})
 _JOURNALS = journal_topic("")
 
 
-@dataclass(frozen=True, slots=True)
-class ReservedTopics:
-    """The topics that rows of one pipeline are not written to."""
-
-    pipeline: Pipeline
-    ledgers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-
-    def require_data(self, topic: str) -> None:
-        if use := self._use(topic):
-            raise ConfigurationError(
-                f"Rows are to be written to topic {topic}, which is {use}.",
-                expected="a topic of data: a row there would make the topic unreadable for those who work with it",
-                remedy="Correct the pipeline's topic, or the rows' column topic: rows that are copied from another "
-                "cluster may name its internal topics.",
-            )
-
-    def _use(self, topic: str) -> str:
-        group = self.pipeline.group_id
-        if topic == self.pipeline.control_topic:
-            return f"the control topic of the group {group}"
-        if topic == self.pipeline.ledger_topic or topic in self.ledgers:
-            return f"the ledger of the pipeline {self.ledgers.get(topic, self.pipeline.name)}"
-        if topic.startswith(_JOURNALS):
-            return "the journal of a Connect group's rolling upgrades"
-        if topic in _KAFKAS:
-            return "a topic of the brokers' own"
-        return "an internal topic of a Connect cluster" if topic in _CONNECTS else ""
+def require_data(topic: str, pipeline: Pipeline, ledgers: Mapping[str, str] | None = None) -> None:
+    """Check that a topic is for rows; ``ledgers`` are those that the control topic knows, with their pipelines."""
+    uses = {
+        **dict.fromkeys(_KAFKAS, "a topic of the brokers' own"),
+        **dict.fromkeys(_CONNECTS, "an internal topic of a Connect cluster"),
+        pipeline.ledger_topic: f"the ledger of the pipeline {pipeline.name}",
+        **{name: f"the ledger of the pipeline {owner}" for name, owner in (ledgers or {}).items()},
+        pipeline.control_topic: f"the control topic of the group {pipeline.group_id}",
+    }
+    use = "the journal of a Connect group's rolling upgrades" if topic.startswith(_JOURNALS) else uses.get(topic)
+    if use:
+        raise ConfigurationError(
+            f"Rows are to be written to topic {topic}, which is {use}.",
+            expected="a topic of data: a row there would make the topic unreadable for those who work with it",
+            remedy="Correct the pipeline's topic, or the rows' column topic: rows that are copied from another "
+            "cluster may name its internal topics.",
+        )

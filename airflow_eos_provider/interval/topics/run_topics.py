@@ -16,7 +16,7 @@ from airflow_eos_provider.interval.topics.ledger import Claim, CompleteRecord, L
 from airflow_eos_provider.interval.topics.pins import Pinned, Pins, TopicChangedError, TopicPin, require_same
 from airflow_eos_provider.interval.topics.preparation import find_topics, prepare_topics
 from airflow_eos_provider.interval.topics.reader import TopicReader
-from airflow_eos_provider.interval.topics.reserved import ReservedTopics
+from airflow_eos_provider.interval.topics.reserved import require_data
 from airflow_eos_provider.kafka.session import Kafka
 from airflow_eos_provider.kafka.topics import Topics
 
@@ -81,7 +81,7 @@ class RunTopics:
             control = self._control.read_stable()
             self.compare(control)
             if self._pipeline.topic is not None:
-                ReservedTopics(self._pipeline, control.ledgers).require_data(self._pipeline.topic)
+                require_data(self._pipeline.topic, self._pipeline, control.ledgers)
 
     def compare(self, control: ControlState) -> None:
         """Compare with the pipeline's record and the run's plan."""

@@ -26,26 +26,21 @@ _NEAR_MS = 10 * 365 * 86_400_000
 _UNITS = {"seconds": 0.001, "microseconds": 1_000, "nanoseconds": 1_000_000}
 
 
-class Timestamps:
-    """The timestamps of an interval's records."""
-
-    def __init__(self, interval: Interval) -> None:
-        self._interval = interval
-        self._first_ms = int(interval.start.timestamp() * 1000) - _NEAR_MS
-        self._last_ms = int(interval.end.timestamp() * 1000) + _NEAR_MS
-
-    def require_milliseconds(self, values: Any) -> None:
-        strays = values[(values < self._first_ms) | (values > self._last_ms)]
-        for unit, per_ms in _UNITS.items():
-            near = strays[(strays / per_ms >= self._first_ms) & (strays / per_ms <= self._last_ms)]
-            if len(near):
-                value = int(near[0])
-                raise ConfigurationError(
-                    f"Column timestamp has the value {value}, which in milliseconds is {_moment(value)}; in {unit} it "
-                    f"would be {_moment(value / per_ms)}, near the interval {self._interval.name}.",
-                    expected="milliseconds since 1970, or the type timestamp",
-                    remedy="Convert the column, as by timestamp_seconds(…) or timestamp_micros(…).",
-                )
+def require_milliseconds(values: Any, interval: Interval) -> None:
+    """Refuse timestamps of an interval's records, an array of numpy's, of which one seems to be in another unit."""
+    first, last = (int(edge.timestamp() * 1000) for edge in (interval.start, interval.end))
+    first, last = first - _NEAR_MS, last + _NEAR_MS
+    strays = values[(values < first) | (values > last)]
+    for unit, per_ms in _UNITS.items():
+        near = strays[(strays / per_ms >= first) & (strays / per_ms <= last)]
+        if len(near):
+            value = int(near[0])
+            raise ConfigurationError(
+                f"Column timestamp has the value {value}, which in milliseconds is {_moment(value)}; in {unit} it "
+                f"would be {_moment(value / per_ms)}, near the interval {interval.name}.",
+                expected="milliseconds since 1970, or the type timestamp",
+                remedy="Convert the column, as by timestamp_seconds(…) or timestamp_micros(…).",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.progress import OnStep, silent
 from airflow_eos_provider.interval.topics.ledger import SliceMeasures, SliceRecord, slice_record
 from airflow_eos_provider.interval.topics.preparation import TargetTopics
-from airflow_eos_provider.interval.topics.reserved import ReservedTopics
 from airflow_eos_provider.interval.write.tally import Tally
 from airflow_eos_provider.kafka.session import Kafka
 from airflow_eos_provider.kafka.write.batch_encoder import BatchEncoder
@@ -57,11 +56,7 @@ class SliceWriter:
         self._stage = stage
         self._producer = producer
         self._step = on_step
-        self._topics = TargetTopics(
-            kafka or pipeline.kafka,
-            ReservedTopics(pipeline, ledgers or {}),
-            allow_expired=pipeline.allow_expired_records,
-        )
+        self._topics = TargetTopics(pipeline, ledgers or {}, kafka or pipeline.kafka)
 
     def write(self, number: int, batches: Iterable[pa.RecordBatch]) -> SliceResult:
         """Write one slice: begin, produce, flush, ledger record last, commit."""

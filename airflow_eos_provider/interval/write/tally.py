@@ -9,7 +9,7 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import SliceFigures
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.record_columns import check_columns
-from airflow_eos_provider.interval.topics.timestamps import Timestamps
+from airflow_eos_provider.interval.topics.timestamps import require_milliseconds
 from airflow_eos_provider.interval.write.digest import Digest, place_sums, row_sums
 from airflow_eos_provider.kafka.write.record_rows import RecordRows
 
@@ -31,7 +31,7 @@ class Tally:
         self._records = 0
         self._digest = Digest()
         self._placed = Digest()
-        self._timestamps = Timestamps(run.interval)
+        self._interval = run.interval
         self.bytes = 0
         self.null_keys = 0
         self.topics: set[str] = set()
@@ -41,7 +41,7 @@ class Tally:
         check_columns(batch.schema)
         rows = RecordRows.of(batch, self._topic, self.headers)
         if rows.timestamps is not None:
-            self._timestamps.require_milliseconds(rows.timestamps)
+            require_milliseconds(rows.timestamps, self._interval)
         sums = row_sums(rows)
         self._digest.add_sums(sums)
         if rows.partitions is not None or rows.timestamps is not None:

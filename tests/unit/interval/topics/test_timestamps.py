@@ -9,7 +9,7 @@ import pytest
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
-from airflow_eos_provider.interval.topics.timestamps import Retention, Timestamps
+from airflow_eos_provider.interval.topics.timestamps import Retention, require_milliseconds
 
 DAY = Interval.parse("2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")
 NOON_S = 1_357_041_600
@@ -63,13 +63,13 @@ def test_what_was_written_today_is_kept() -> None:
 def test_the_unit_is_told_by_the_interval(value: int, unit: str | None) -> None:
     values = np.array([NOON_S * 1000, value, NOON_S * 1000])
     if unit is None:
-        Timestamps(DAY).require_milliseconds(values)
+        require_milliseconds(values, DAY)
         return
     with pytest.raises(ConfigurationError, match=rf"has the value {value}, .*; in {unit} it would be 20"):
-        Timestamps(DAY).require_milliseconds(values)
+        require_milliseconds(values, DAY)
 
 
 def test_in_an_interval_of_1970_milliseconds_are_what_they_are() -> None:
     january = Interval.parse("1970-01-16T00:00:00Z/1970-01-17T00:00:00Z")
 
-    Timestamps(january).require_milliseconds(np.array([NOON_S]))
+    require_milliseconds(np.array([NOON_S]), january)
