@@ -182,18 +182,14 @@ def _finished(pipeline: Pipeline, intervals: Sequence[Interval], revision: int) 
     found, errors = {}, dict[Pins | None, TopicChangedError | None]()
     for interval, record in records.items():
         if record.pins not in errors:
-            errors[record.pins] = _changed_topic(pipeline, record)
+            errors[record.pins] = None
+            try:
+                RunTopics(pipeline, record.run).compare_complete(record)
+            except TopicChangedError as changed:
+                errors[record.pins] = changed
         error = errors[record.pins]
         found[interval] = IntervalOutcome(interval, None if error else Completed.of(record), error)
     return found
-
-
-def _changed_topic(pipeline: Pipeline, record: CompleteRecord) -> TopicChangedError | None:
-    try:
-        RunTopics(pipeline, record.run).compare_complete(record)
-    except TopicChangedError as error:
-        return error
-    return None
 
 
 def _require_together(together: int, revision: int, allow_before_end: bool) -> None:
