@@ -103,11 +103,12 @@ class RunStatus:
             "plan_hash": self.plan_hash,
             "source": dict(self.source),
             "summary": None if self.summary is None else self.summary.to_dict(),
-            "committed": [
-                {"slice": number, "records": record.records, **members(record.measures)}
-                for number, record in sorted(self.written.items())
-            ],
+            "committed": [_of_slice(number, record) for number, record in sorted(self.written.items())],
         }
+
+
+def _of_slice(number: int, record: SliceRecord) -> dict[str, Any]:
+    return {"slice": number, "records": record.records, **members(record.measures)}
 
 
 @dataclass(frozen=True, slots=True)
