@@ -129,7 +129,7 @@ def test_what_is_stored_and_set_is_on_its_page() -> None:
 
 def test_the_keys_of_reports_are_read_from_the_code() -> None:
     assert len(lost()) < len(REPORTS) / 10, f"moved: write where to into tests/reference_reports.py: {lost()}"
-    assert keys_of("interval/spark/executors/needs.py:PythonLook.to_dict")[:2] == ["place", "host"], "of a dataclass"
+    assert keys_of("interval/messages.py:SliceResult.to_dict")[:2] == ["number", "records"], "of a dataclass"
     known = commands()
     assert [path for path in REPORTS if not has_json(known[path])] == []
     page = written("reference/formats.md")
