@@ -15,18 +15,13 @@ from rich.table import Table
 from tests import airflow_home as airflow_home  # before any import of Airflow
 from tests.benchmarks import (
     backfill,
-    config_topic,
     fencing,
     interval_overhead,
-    ledger_read,
     look_cost,
     offsets,
     order_of_restarts,
-    page_first_paint,
     produce,
     roll_ssh_vs_local,
-    roll_vs_by_hand,
-    secured_status,
     spark_write,
 )
 from tests.benchmarks.result import Result
@@ -34,19 +29,14 @@ from tests.benchmarks.result import Result
 BENCHMARKS: dict[str, Callable[[Console], list[Result]]] = {
     "backfill_days_a_minute": backfill.run,
     "backfill_hours_a_minute": backfill.run_hours,
-    "config_topic_vs_kafkabasedlog": config_topic.run,
     "fence_vs_java_admin": fencing.run,
     "interval_overhead": interval_overhead.run,
-    "ledger_read_vs_kafkabasedlog": ledger_read.run,
     "look_cost": look_cost.run,
     "offsets_backup_rate": offsets.backup_rate,
     "offsets_list_vs_rest": offsets.list_vs_rest,
     "order_of_restarts": order_of_restarts.run,
-    "page_first_paint": page_first_paint.run,
     "produce_vs_java": produce.run,
     "roll_ssh_vs_local": roll_ssh_vs_local.run,
-    "roll_vs_by_hand": roll_vs_by_hand.run,
-    "status_secured_vs_plain": secured_status.run,
     "write_files_vs_spark_sink": spark_write.files_against_spark_sink,
     "write_vs_foreachpartition": spark_write.against_foreachpartition,
     "write_vs_spark_sink": spark_write.against_spark_sink,

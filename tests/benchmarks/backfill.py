@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,8 +24,8 @@ from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.kafka.read.reader import scan_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.lab import Lab, LabOptions
-from tests.benchmarks.result import Result
+from airflow_eos_provider.lab.lab import Lab
+from tests.benchmarks.result import Result, own_lab
 from tests.connect_server import ConnectServer
 from tests.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 
@@ -52,16 +51,14 @@ def rows(spark, interval, folder):
 def _served(console: Console) -> Iterator[tuple[Lab, ConnectServer, Path]]:
     """A broker, a Spark Connect server and a folder for the source."""
     ensure_spark_archive(console.print)
-    with tempfile.TemporaryDirectory() as root:
-        folder = Path(root)
-        lab = Lab.up(LabOptions(name="backfill", workers=0, root=folder))
+    with own_lab("backfill") as lab:
+        folder = lab.options.root
         server = ConnectServer(folder, _properties(folder))
         try:
             server.start()
             yield lab, server, folder
         finally:
             server.stop()
-            lab.down()
 
 
 def run(console: Console) -> list[Result]:

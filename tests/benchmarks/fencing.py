@@ -7,18 +7,16 @@ are new to the broker, our connection included; medians.
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 import uuid
-from pathlib import Path
 
 from rich.console import Console
 
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.lab import Lab
 from tests.benchmarks.java_peer import run_java
-from tests.benchmarks.result import Result
+from tests.benchmarks.result import Result, own_lab
 
 COUNTS = (10, 1_000, 10_000)
 TRIALS = 3
@@ -26,14 +24,9 @@ JAVA_LIMIT_SECONDS = 30
 
 
 def run(console: Console) -> list[Result]:
-    with tempfile.TemporaryDirectory() as folder:
-        lab = Lab.up(LabOptions(name="fencing", workers=1, root=Path(folder)))
-        try:
-            lab.stop_worker(0)
-            _seconds(lab, 1)  # the broker makes its topic of transactions
-            return [_measure(lab, count, console) for count in COUNTS]
-        finally:
-            lab.down()
+    with own_lab("fencing") as lab:
+        _seconds(lab, 1)  # the broker makes its topic of transactions
+        return [_measure(lab, count, console) for count in COUNTS]
 
 
 def _measure(lab: Lab, count: int, console: Console) -> Result:

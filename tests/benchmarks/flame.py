@@ -11,15 +11,15 @@ import argparse
 import contextlib
 import re
 import subprocess
-import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.lab import Lab
 from tests.benchmarks.local_spark import local_spark
+from tests.benchmarks.result import own_lab
 from tests.benchmarks.spark_write import _files_exactly_once, _rows
 
 SAMPLER = "py-spy==0.4.3"
@@ -34,15 +34,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("picture", type=Path, metavar="OUT.svg")
     picture: Path = parser.parse_args().picture
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        lab = Lab.up(LabOptions(name="flame", workers=1, root=folder))
-        try:
-            lab.stop_worker(0)
-            with local_spark(folder, "2g") as spark:
-                _take(lab, _rows(spark, folder), picture)
-        finally:
-            lab.down()
+    with own_lab("flame") as lab, local_spark(lab.options.root, "2g") as spark:
+        _take(lab, _rows(spark, lab.options.root), picture)
 
 
 def _take(lab: Lab, frame: Any, picture: Path) -> None:

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import itertools
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -31,9 +29,8 @@ from airflow_eos_provider.interval.topics.preparation import prepare_topics
 from airflow_eos_provider.interval.write.slice_writer import open_producer
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
-from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.benchmarks.local_spark import local_spark
-from tests.benchmarks.result import Result
+from tests.benchmarks.result import Result, own_lab
 from tests.faults.local_runner import write_slices
 
 TRIALS = 5
@@ -48,27 +45,22 @@ _numbers = itertools.count(INTERVALS[1])
 
 
 def run(console: Console) -> list[Result]:
-    with tempfile.TemporaryDirectory() as folder:
-        lab = Lab.up(LabOptions(name="overhead", workers=1, root=Path(folder)))
-        try:
-            lab.stop_worker(0)
-            kafka = KafkaSettings.of(lab.bootstrap_servers)
-            few, many = (_pipeline(kafka, count) for count in INTERVALS)
-            busy = _busy_group(kafka)
-            slices = _best({"slices": lambda: _run_of_slices(few), "plain": lambda: _plain_transactions(few)}, console)
-            with local_spark(Path(folder), "1g") as spark:
-                frame = spark.range(0, _ROWS, 1, _ROWS).selectExpr("cast(id as string) key", "cast(id as string) value")
-                ways = {
-                    "empty job": lambda: _empty_job(frame),
-                    "few": lambda: _run_by_spark(frame, few),
-                    "many": lambda: _run_by_spark(frame, many),
-                    "busy": lambda: _run_by_spark(frame, busy),
-                }
-                for way in ways.values():
-                    way()  # the first of each starts Python workers and compiles
-                runs = _best(ways, console)
-        finally:
-            lab.down()
+    with own_lab("overhead") as lab:
+        kafka = KafkaSettings.of(lab.bootstrap_servers)
+        few, many = (_pipeline(kafka, count) for count in INTERVALS)
+        busy = _busy_group(kafka)
+        slices = _best({"slices": lambda: _run_of_slices(few), "plain": lambda: _plain_transactions(few)}, console)
+        with local_spark(lab.options.root, "1g") as spark:
+            frame = spark.range(0, _ROWS, 1, _ROWS).selectExpr("cast(id as string) key", "cast(id as string) value")
+            ways = {
+                "empty job": lambda: _empty_job(frame),
+                "few": lambda: _run_by_spark(frame, few),
+                "many": lambda: _run_by_spark(frame, many),
+                "busy": lambda: _run_by_spark(frame, busy),
+            }
+            for way in ways.values():
+                way()  # the first of each starts Python workers and compiles
+            runs = _best(ways, console)
     beyond = {name: runs[name] - runs["empty job"] for name in ("few", "many", "busy")}
     return [
         Result(

@@ -20,18 +20,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
-from confluent_kafka import Producer
 from rich.console import Console
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.observe.observer import InternalTopics, Observer
+from tests.benchmarks.fill import fill
 from tests.benchmarks.order_of_restarts import create_connectors
-from tests.benchmarks.result import Result
+from tests.benchmarks.result import Result, own_lab
 from tests.benchmarks.simulated_group import simulated_group
 
 MEMBERS = 100
@@ -45,24 +46,20 @@ _BEGIN, _END = "looks begin", "looks end"
 
 
 def run(console: Console) -> list[Result]:
-    with tempfile.TemporaryDirectory() as folder:
-        lab = Lab.up(LabOptions(name="look-cost", mode=Mode.ENABLED, root=Path(folder)), lambda line: None)
-        try:
-            create_connectors(lab)
-            small = _measure("3 workers", lab.cluster_file, f"{lab.group_id}-configs", console)
-            for number in range(3):
-                lab.stop_worker(number)
-            _fill(lab, "simulated-configs")
-            lab.create_topic("simulated-offsets", 5)
-            with simulated_group(lab.kafka, "simulated", MEMBERS, CONNECTORS, "simulated-offsets") as urls:
-                file = Path(folder) / "simulated.yaml"
-                workers = [{"url": url} for url in urls]
-                described = {"bootstrap_servers": lab.bootstrap_servers, "group_id": "simulated", "workers": workers}
-                file.write_text(json.dumps(described), encoding="utf-8")  # JSON is YAML
-                what = f"{MEMBERS} members, config topic of {RECORDS:,} records"
-                large = _measure(what, file, "simulated-configs", console)
-        finally:
-            lab.down()
+    with own_lab("look-cost", workers=3, mode=Mode.ENABLED) as lab:
+        create_connectors(lab)
+        small = _measure("3 workers", lab.cluster_file, f"{lab.group_id}-configs", console)
+        for number in range(3):
+            lab.stop_worker(number)
+        _fill(lab, "simulated-configs")
+        lab.create_topic("simulated-offsets", 5)
+        with simulated_group(lab.kafka, "simulated", MEMBERS, CONNECTORS, "simulated-offsets") as urls:
+            file = lab.options.root / "simulated.yaml"
+            workers = [{"url": url} for url in urls]
+            described = {"bootstrap_servers": lab.bootstrap_servers, "group_id": "simulated", "workers": workers}
+            file.write_text(json.dumps(described), encoding="utf-8")  # JSON is YAML
+            what = f"{MEMBERS} members, config topic of {RECORDS:,} records"
+            large = _measure(what, file, "simulated-configs", console)
     return [*small, *large]
 
 
@@ -87,25 +84,18 @@ def _measure(what: str, file: Path, config_topic: str, console: Console) -> list
 def _fill(lab: Lab, topic: str) -> None:
     """Connectors, their tasks, and the pauses and resumptions of years."""
     lab.create_topic(topic, 1, {"cleanup.policy": "compact"})
-    producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "linger.ms": 20, "log_level": 2})
+    fill(lab, topic, _records())
 
-    def write(key: str, value: bytes) -> None:
-        while True:
-            try:
-                producer.produce(topic, value, key)
-                return
-            except BufferError:
-                producer.poll(0.1)
 
+def _records() -> Iterator[tuple[bytes, bytes, int]]:
     for n in range(CONNECTORS):
-        write(f"connector-c{n}", b'{"properties":{"name":"c%d","connector.class":"x","tasks.max":"1"}}' % n)
-        write(f"task-c{n}-0", b'{"properties":{"task.class":"x"}}')
-        write(f"commit-c{n}", b'{"tasks":1}')
-        write(f"tasks-fencing-c{n}", b'{"task-count":1}')
+        yield b"connector-c%d" % n, b'{"properties":{"name":"c%d","connector.class":"x","tasks.max":"1"}}' % n, 0
+        yield b"task-c%d-0" % n, b'{"properties":{"task.class":"x"}}', 0
+        yield b"commit-c%d" % n, b'{"tasks":1}', 0
+        yield b"tasks-fencing-c%d" % n, b'{"task-count":1}', 0
     for number in range(RECORDS - 4 * CONNECTORS):
         state = (b"PAUSED", b"STARTED")[number // CONNECTORS % 2]
-        write(f"target-state-c{number % CONNECTORS}", b'{"state":"%s","state.v2":"%s"}' % (state, state))
-    assert producer.flush(120) == 0
+        yield b"target-state-c%d" % (number % CONNECTORS), b'{"state":"%s","state.v2":"%s"}' % (state, state), 0
 
 
 def _child(file: Path, config_topic: str, way: str, looks: int) -> list[str]:

@@ -8,20 +8,18 @@ delay; last one worker that does not lead, with the delay waited out.
 
 from __future__ import annotations
 
-import tempfile
 import time
-from pathlib import Path
 
 from rich.console import Console
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation
 from airflow_eos_provider.rollout.gate.gate import evaluate
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
-from tests.benchmarks.result import Result
+from tests.benchmarks.result import Result, own_lab
 
 #: Connect's default, and a short one as labs use it.
 DELAYS_MS = (3_000, 300_000)
@@ -31,15 +29,8 @@ LEADER_TRIALS = 3
 def run(console: Console) -> list[Result]:
     results = []
     for delay_ms in DELAYS_MS:
-        with tempfile.TemporaryDirectory() as folder:
-            options = LabOptions(
-                name=f"order-{delay_ms}", mode=Mode.ENABLED, rebalance_delay_ms=delay_ms, root=Path(folder)
-            )
-            lab = Lab.up(options, lambda line: console.print(f"  {line}", style="dim"))
-            try:
-                results += _measure(lab, delay_ms, console)
-            finally:
-                lab.down()
+        with own_lab(f"order-{delay_ms}", workers=3, mode=Mode.ENABLED, rebalance_delay_ms=delay_ms) as lab:
+            results += _measure(lab, delay_ms, console)
     return results
 
 

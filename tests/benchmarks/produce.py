@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-import tempfile
 import time
 import uuid
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pyarrow as pa
 from rich.console import Console
@@ -25,8 +23,8 @@ from airflow_eos_provider.interval.write.slice_writer import SliceWriter, open_p
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.jars.jars import class_path, jar_folder
 from airflow_eos_provider.lab.jars.java import java_program
-from airflow_eos_provider.lab.lab import Lab, LabOptions
-from tests.benchmarks.result import Result
+from airflow_eos_provider.lab.lab import Lab
+from tests.benchmarks.result import Result, own_lab
 
 RECORDS = 2_000_000
 RECORD_BYTES = 200
@@ -35,17 +33,12 @@ TRIALS = 3
 
 
 def run(console: Console) -> list[Result]:
-    with tempfile.TemporaryDirectory() as folder:
-        lab = Lab.up(LabOptions(name="produce", workers=1, root=Path(folder)))
-        try:
-            lab.stop_worker(0)
-            ours, java = [], []
-            for trial in range(TRIALS):
-                ours.append(_ours(lab, f"ours-{trial}"))
-                java.append(_java(lab, f"java-{trial}"))
-                console.print(f"  trial {trial + 1}: ours {ours[-1]:,.0f}/s, Java {java[-1]:,.0f}/s", style="dim")
-        finally:
-            lab.down()
+    with own_lab("produce") as lab:
+        ours, java = [], []
+        for trial in range(TRIALS):
+            ours.append(_ours(lab, f"ours-{trial}"))
+            java.append(_java(lab, f"java-{trial}"))
+            console.print(f"  trial {trial + 1}: ours {ours[-1]:,.0f}/s, Java {java[-1]:,.0f}/s", style="dim")
     return [
         Result(
             "produce_vs_java",

@@ -1,15 +1,13 @@
 """A Connect group of many members without their JVMs: real members of the broker's group, and REST answers for each.
 
 Each member joins by JoinGroup and SyncGroup as a worker of protocol ``default`` does, with its address and config
-offset, and is kept for half an hour without a heartbeat. One HTTP server on all of 127/8 stands for their REST APIs; in
-a secured lab it speaks TLS, and the members come by the lab's certificate.
+offset, and is kept for half an hour without a heartbeat. One HTTP server on all of 127/8 stands for their REST APIs.
 """
 
 from __future__ import annotations
 
 import json
 import socket
-import ssl
 import struct
 import threading
 import time
@@ -46,8 +44,6 @@ class _Member:
     def __init__(self, kafka: KafkaSettings, group_id: str, url: str) -> None:
         host, port = kafka.bootstrap_servers.split(":")
         self._connection = socket.create_connection((host, int(port)), timeout=JOIN_SECONDS)
-        if kafka.properties.get("security.protocol") == "SSL":
-            self._connection = _client_tls(kafka.properties).wrap_socket(self._connection, server_hostname=host)
         self._group_id = group_id
         self.url = url
         self._name = url.rpartition("/")[2].replace(":", "-")  # a static member joins in one request
@@ -133,28 +129,19 @@ def simulated_group(
     count: int,
     connectors: int,
     topic: str,
-    *,
-    tasks: int = 1,
-    tls: ssl.SSLContext | None = None,
 ) -> Iterator[list[str]]:
     """Members that stay while the ``with`` block runs.
 
-    :param kafka: the one broker; without security, or by a certificate.
     :param topic: what each connector has written to.
-    :param tasks: of each connector.
-    :param tls: of the REST APIs.
     :returns: their addresses.
     """
     with ExitStack() as stack:
         statuses: dict[str, Any] = {}
         server = _Server(("0.0.0.0", 0), _handler(statuses, topic))
-        if tls is not None:
-            server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         stack.callback(server.server_close)
         stack.callback(server.shutdown)
-        scheme = "https" if tls is not None else "http"
-        urls = [f"{scheme}://127.0.1.{number}:{server.server_address[1]}" for number in range(1, count + 1)]
+        urls = [f"http://127.0.1.{number}:{server.server_address[1]}" for number in range(1, count + 1)]
         members = [_Member(kafka, group_id, url) for url in urls]
         for member in members:
             stack.callback(member.close)
@@ -169,22 +156,14 @@ def simulated_group(
         ids = first.joined()
         for member in others:
             member.joined()
-        assignments = _assignments(ids, first, connectors, tasks)
+        assignments = _assignments(ids, first, connectors)
         worker_ids = {member.member_id: member.url.partition("//")[2] for member in members}
-        statuses |= {
-            f"c{n}": {"status": _status(f"c{n}", tasks, worker_ids[ids[n % len(ids)]])} for n in range(connectors)
-        }
+        statuses |= {f"c{n}": {"status": _status(f"c{n}", worker_ids[ids[n % len(ids)]])} for n in range(connectors)}
         for member in members:
             member.sync(assignments if member.member_id == member.leader else {})
         for member in members:
             member.synced()
         yield urls
-
-
-def _client_tls(properties: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=properties["ssl.ca.location"])
-    context.load_cert_chain(properties["ssl.certificate.location"], properties["ssl.key.location"])
-    return context
 
 
 def _wait_for_coordinator(kafka: KafkaSettings, group_id: str) -> None:
@@ -210,13 +189,12 @@ def _wait_for_members(settings: KafkaSettings, group_id: str, count: int) -> Non
         time.sleep(0.2)
 
 
-def _assignments(ids: list[str], leader: _Member, connectors: int, tasks: int) -> dict[str, bytes]:
+def _assignments(ids: list[str], leader: _Member, connectors: int) -> dict[str, bytes]:
     head = struct.pack(">hh", 0, 0) + _text(leader.member_id) + _text(leader.url) + struct.pack(">q", 0)
     given: dict[str, bytes] = {}
     for number, member in enumerate(ids):
         own = [f"c{n}" for n in range(connectors) if n % len(ids) == number]
-        numbers = [-1, *range(tasks)]  # the connector itself, and its tasks
-        one = struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+        one = struct.pack(">iii", 2, -1, 0)  # two entries: the connector itself, and its task
         pairs = b"".join(_text(name) + one for name in own)
         given[member] = head + struct.pack(">i", len(own)) + pairs
     return given
@@ -227,13 +205,13 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 512
 
 
-def _status(name: str, tasks: int, worker_id: str) -> dict[str, Any]:
+def _status(name: str, worker_id: str) -> dict[str, Any]:
     where = {"state": "RUNNING", "worker_id": worker_id}
     return {
         "name": name,
         "connector": where,
         "type": "source",
-        "tasks": [{"id": number, **where} for number in range(tasks)],
+        "tasks": [{"id": 0, **where}],
     }
 
 

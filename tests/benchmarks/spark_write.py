@@ -8,7 +8,6 @@ The load average is printed beside each trial: compare figures of one run only.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -22,10 +21,10 @@ from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.kafka.read.reader import scan_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.lab import Lab
 from tests.benchmarks.cpu_seconds import CpuSeconds
 from tests.benchmarks.local_spark import CORES, local_spark
-from tests.benchmarks.result import Result
+from tests.benchmarks.result import Result, own_lab
 from tests.benchmarks.spark_sink import sink_class_path, write_by_sink
 
 ROWS = 2_000_000
@@ -100,16 +99,11 @@ def _result(name: str, ours: float, theirs: float, what: str) -> Result:
 
 def _run(ways: Mapping[str, Way], console: Console, *, with_sink: bool = False) -> dict[str, float]:
     """By way, the most rows a second."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        lab = Lab.up(LabOptions(name="spark-write", workers=1, root=folder))
-        try:
-            lab.stop_worker(0)  # two cores are few enough
-            class_path = sink_class_path(folder / "sink") if with_sink else ""
-            with local_spark(folder, "2g", class_path) as spark:
-                return _measure(lab, _rows(spark, folder), ways, console)
-        finally:
-            lab.down()
+    with own_lab("spark-write") as lab:
+        folder = lab.options.root
+        class_path = sink_class_path(folder / "sink") if with_sink else ""
+        with local_spark(folder, "2g", class_path) as spark:
+            return _measure(lab, _rows(spark, folder), ways, console)
 
 
 def _measure(lab: Lab, frame: Any, ways: Mapping[str, Way], console: Console) -> dict[str, float]:
