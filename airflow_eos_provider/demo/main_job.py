@@ -7,12 +7,11 @@ killed. At the end every topic is compared with its input.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,10 +25,9 @@ from airflow_eos_provider.demo.connectors import Connectors
 from airflow_eos_provider.demo.flights import Feeder, january
 from airflow_eos_provider.demo.oracle import compare, drain, expected_from_file
 from airflow_eos_provider.demo.report import WORKERS, DemoReport, Screen
-from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.ownership import own_processes
+from airflow_eos_provider.lab.ownership import exclusive, own_processes
 from airflow_eos_provider.lab.record import LabOptions
 from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.servers.spark_connect import SparkConnect
@@ -54,13 +52,10 @@ def run_demo(folder: Path, console: Console, *, keep: bool, days: int) -> DemoRe
     Its files are removed with it, unless the demo failed: then they have the reason.
 
     :param folder: everything of the demo; what an earlier one has left there is reported and taken down.
-    :param keep: leave lab and Airflow up at the end.
     :param days: how many daily intervals to write after the upgrade.
-    :raises ConfigurationError: another demo is running in the same folder.
-    :raises EosError: a stage failed; the report has what was found until then.
-    :raises KeyboardInterrupt: it was interrupted, and nothing is left of it.
     """
     report = DemoReport(days=days)
+    folder.mkdir(parents=True, exist_ok=True)
     with _only_demo_in(folder), Screen(console) as screen:
         _on_interrupts(_interrupt)
         interrupted = False
@@ -87,11 +82,7 @@ def run_demo(folder: Path, console: Console, *, keep: bool, days: int) -> DemoRe
 
 
 def take_down(folder: Path) -> int:
-    """Take down a demo that was kept or killed, and remove its files.
-
-    :returns: how many of its processes ran.
-    :raises ConfigurationError: a demo is running there right now.
-    """
+    """Take down a demo that was kept or killed, and remove its files; returns how many of its processes ran."""
     if not folder.is_dir():
         return 0
     with _only_demo_in(folder):
@@ -216,15 +207,5 @@ def _interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-@contextlib.contextmanager
-def _only_demo_in(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; the kernel lets go of it when this process ends, however it ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "demo.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigurationError(
-                f"A demo is running in {folder}.", remedy="Wait for its end, or name another folder with --dir."
-            ) from error
-        yield
+def _only_demo_in(folder: Path) -> AbstractContextManager[None]:
+    return exclusive(folder.absolute(), lambda line: None, wait_seconds=0)

@@ -21,7 +21,6 @@ _EXAMPLE_CHARACTERS = 80
 class Drained:
     """A multiset of values: a topic's committed records, or its input.
 
-    :param topic: the topic, or what the values come from.
     :param copies: by value, one broker time (milliseconds) for each copy, in no order.
     :param last_offsets: by partition, the offset of the last record (not of a marker).
     """
@@ -51,7 +50,6 @@ class Comparison:
     :param unexpected: records whose value is not in the input.
     :param records_since: records appended since the moment; all if none is given. ``duplicates`` are surplus copies
         among them.
-    :param examples: some of what is wrong, in words.
     """
 
     topic: str
@@ -81,10 +79,7 @@ class Comparison:
 
 
 def drain(settings: KafkaSettings, topic: str, *, timeout_seconds: float = 300.0) -> Drained:
-    """Read a topic under read_committed from its beginning to its end.
-
-    :raises ReadTimeoutError: the end was not reached, usually because of an open transaction.
-    """
+    """Read a topic under read_committed from its beginning to its end."""
     drained = Drained(topic)
     scan_to_end(settings, topic, drained.add, timeout_seconds=timeout_seconds)
     return drained

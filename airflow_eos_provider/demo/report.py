@@ -70,12 +70,8 @@ class DemoReport:
 
     :param source: topic ``flights`` compared with the input file.
     :param mirror: topic ``src.flights`` compared with topic ``flights``.
-    :param killed: the worker that was killed after the upgrade, and the seconds until every task worked again.
     :param load: ``lines`` written, their ``rate``, and whether it ``lasted`` until the fencing round was over.
-    :param intervals: one entry a day: ``interval``, ``records``, ``duplicates``, ``missing``, ``tries``, ``seconds``.
     :param interval_topic: topic ``flights.daily`` compared with the data set.
-    :param killed_in_intervals: ``what``, ``pid`` and ``transaction``, the open one of the task that was writing.
-    :param failure: why the demo ended early, if it did.
     """
 
     days: int = 3

@@ -31,11 +31,7 @@ _ANSWER_AFTER_SECONDS = 3.0
 
 @dataclass(slots=True)
 class Upgrade:
-    """What the run has done so far.
-
-    :param rolls: the reports of the rolls to preparing and to enabled, as their tasks returned them.
-    :param approvals: the tasks whose questions were answered.
-    """
+    """What the run has done so far: the reports of its rolls, and the tasks whose questions were answered."""
 
     run_id: str = ""
     rolls: list[dict[str, Any]] = field(default_factory=list)
@@ -48,10 +44,7 @@ class Upgrade:
         return int(rolled[-1]["finished_at_ms"]) if rolled else None
 
     def run(self, rest: AirflowRest) -> None:
-        """Trigger the DAG, approve its plans, and wait for its end.
-
-        :raises EosError: the run failed, or did not end in time.
-        """
+        """Trigger the DAG, approve its plans, and wait for its end."""
         rest.unpause(DAG_ID)
         self.run_id = rest.trigger(DAG_ID, {"reason": "eos demo"})
         asked_at: dict[str, float] = {}

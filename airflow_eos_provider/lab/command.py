@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION, VERSIONS
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.record import LabOptions
+from airflow_eos_provider.lab.record import LabOptions, LabRecord
 from airflow_eos_provider.lab.status import LabStatus
 from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.output import WIDE, Output, OutputOption, print_document
@@ -39,22 +38,6 @@ _EXAMPLES = {
 }
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Which labs a command works on: the context's object, if there is one.
-
-    :param lab: their class.
-    :param given: options besides those of the command line.
-    """
-
-    lab: type[Lab] = Lab
-    given: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, context: typer.Context) -> Kind:
-        return context.find_object(cls) or cls()
-
-
 Name = Annotated[str, typer.Option("--name", help="Labs of different names run side by side.")]
 Dir = Annotated[Path, typer.Option("--dir", help="The folder that holds the labs' folders.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -64,22 +47,30 @@ _DEFAULTS = LabOptions()
 
 @lab_app.command(epilog=_EXAMPLES["up"])
 def up(
-    context: typer.Context,
     name: Name = _DEFAULTS.name,
     directory: Dir = _DEFAULTS.root,
-    workers: Annotated[int | None, typer.Option(help=f"Connect workers; default: {_DEFAULTS.workers}.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, max=20, help=f"Connect workers; default: {_DEFAULTS.workers}.")
+    ] = None,
     brokers: Annotated[int | None, typer.Option(help="Brokers, 1 or 3; default: 1.")] = None,
     mode: Annotated[Mode | None, typer.Option(help="The workers' mode; default: disabled.")] = None,
     rebalance_delay: Annotated[
         int | None,
         typer.Option(
             metavar="MS",
+            min=0,
             help="The workers' scheduled.rebalance.max.delay.ms; default: "
             f"{_DEFAULTS.rebalance_delay_ms} (Connect's own: 300000).",
         ),
     ] = None,
     session_timeout: Annotated[
-        int | None, typer.Option(metavar="MS", help="The workers' session.timeout.ms; default: Connect's, 10000.")
+        int | None,
+        typer.Option(
+            metavar="MS",
+            min=6_000,  # what brokers allow
+            max=1_800_000,
+            help="The workers' session.timeout.ms; default: Connect's, 10000.",
+        ),
     ] = None,
     connect_version: Annotated[
         str | None,
@@ -98,7 +89,6 @@ def up(
 
     For a lab that exists, options that are not given keep their values.
     """
-    kind = Kind.of(context)
     given: dict[str, Any] = {
         "workers": workers,
         "brokers": brokers,
@@ -110,26 +100,24 @@ def up(
         "postgres": postgres,
         "worker_properties": _properties(worker_property) if worker_property else None,
     }
-    given = {**kind.given, **{key: value for key, value in given.items() if value is not None}}
-    record_type = kind.lab.record_type
-    options = record_type.options_type(name=name, root=directory)
-    record = record_type.read(options.folder)
+    given = {key: value for key, value in given.items() if value is not None}
+    options = LabOptions(name=name, root=directory)
+    record = LabRecord.read(options.folder)
     if record is not None and record.complete:
         options = replace(record.options, root=directory)
-    lab = kind.lab.up(replace(options, **given), progress=_err.print)
+    lab = Lab.up(replace(options, **given), progress=_err.print)
     _out.print(json.dumps(lab.summary()))
 
 
 @lab_app.command(epilog=_EXAMPLES["status"])
 def status(
-    context: typer.Context,
     name: Name = _DEFAULTS.name,
     directory: Dir = _DEFAULTS.root,
     output: OutputOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a lab's processes. Exit code 0 if all of them run and answer, 1 if not, 2 if there is no lab."""
-    seen = Kind.of(context).lab.load(LabOptions(name=name, root=directory).folder).status()
+    seen = Lab.load(LabOptions(name=name, root=directory).folder).status()
     if as_json or output is Output.JSON:
         _out.print(json.dumps(seen.as_json()))  # one line, as 'up' prints it
     elif not print_document(seen.as_json(), [process.name for process in seen.processes], output, as_json=False):
@@ -142,14 +130,13 @@ def status(
 
 @lab_app.command(epilog=_EXAMPLES["down"])
 def down(
-    context: typer.Context,
     name: Name = _DEFAULTS.name,
     directory: Dir = _DEFAULTS.root,
     keep_data: Annotated[bool, typer.Option("--keep-data", help="Leave the folder for the next 'up'.")] = False,
 ) -> None:
     """Stop everything of a lab, workers first, and remove its folder."""
     folder = LabOptions(name=name, root=directory).folder
-    if not take_down(folder, keep_data=keep_data, progress=_err.print, stop=Kind.of(context).lab.stop_all):
+    if not take_down(folder, keep_data=keep_data, progress=_err.print):
         _err.print(f"There is no lab in {folder}: nothing to do.")
 
 

@@ -20,15 +20,15 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.lab.files import write_atomically
 from airflow_eos_provider.lab.jars import jars
 from airflow_eos_provider.lab.ownership import exclusive, marker, own_process, strays
 from airflow_eos_provider.lab.ports import free_ports, require_free
-from airflow_eos_provider.lab.record import LabOptions, LabRecord, write_atomically
+from airflow_eos_provider.lab.record import LabOptions, LabRecord
 from airflow_eos_provider.lab.servers.broker import Broker
-from airflow_eos_provider.lab.servers.class_data import ensure_archives
-from airflow_eos_provider.lab.servers.part import Part
+from airflow_eos_provider.lab.servers.part import Part, pid_file_of
 from airflow_eos_provider.lab.servers.postgres import USER, Postgres
-from airflow_eos_provider.lab.servers.spark_connect import SparkConnect, spark_connect_pid_file
+from airflow_eos_provider.lab.servers.spark_connect import SPARK_CONNECT, SparkConnect
 from airflow_eos_provider.lab.servers.worker import Worker
 from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
 from airflow_eos_provider.lab.teardown import remove_folder, stop_all, take_down
@@ -51,10 +51,7 @@ def _silent(line: str) -> None:
 
 
 class Lab:
-    """One lab, up or not.
-
-    :ivar root: the lab's own folder.
-    """
+    """One lab, up or not, in a folder of its own."""
 
     record_type: ClassVar[type[LabRecord]] = LabRecord
 
@@ -64,10 +61,7 @@ class Lab:
 
     @classmethod
     def load(cls, root: Path) -> Self:
-        """The lab whose own folder this is (``<options.root>/<name>``).
-
-        :raises ConfigurationError: there is none, or its start was never finished.
-        """
+        """The lab whose own folder this is (``<options.root>/<name>``)."""
         root = root.absolute()
         record = cls.record_type.read(root)
         if record is None or not record.complete:
@@ -83,17 +77,19 @@ class Lab:
 
         What a killed ``up`` left behind is cleared first. A lab that was up before keeps its data.
 
-        :param progress: receives a line for each step.
         :raises RefusedError: there is a lab in this folder, with other options.
-        :raises EosError: a part of it does not start; the error shows the end of that part's log.
         """
         options = options or cls.record_type.options_type()
         root = options.folder
         with exclusive(root, progress):
             record = cls.record_type.read(root)
             if record is not None and record.complete:
+                if differences := record.differences(options):
+                    raise RefusedError(
+                        f"The lab {options.name} in {root} has other options: {'; '.join(differences)}.",
+                        remedy="Take it down first ('eos lab down'), or give the new one another --name.",
+                    )
                 lab = cls(root, record)
-                lab._require(options)
                 lab._start_missing(progress)
                 return lab
             if root.exists() and record is None and any(entry.name != ".lab.json.new" for entry in root.iterdir()):
@@ -120,7 +116,6 @@ class Lab:
         try:
             for version in {jars.DEFAULT_VERSION, options.connect_version}:
                 jars.ensure_jars(version, progress=progress, jvm_options=[marker(root, record.token)])
-            ensure_archives(marker(root, record.token), progress)
             lab.prepare()
             lab._start_missing(progress)
         except BaseException:
@@ -176,7 +171,7 @@ class Lab:
     def _start(self, part: Part, port_seconds: float = 0.0) -> ProcessIdentity:
         """Start a part that does not run, without a wait until it is ready.
 
-        :param port_seconds: its ports may be taken for so long, by its own process that was killed a moment ago.
+        Its ports may be taken for so long, by its own process that was killed a moment ago.
         """
         for port in part.ports:
             require_free(port, part.name, seconds=port_seconds)
@@ -186,15 +181,11 @@ class Lab:
         """The processes that the lab knows to be its own."""
         token = self._record.token
         processes = [part.process(token) for part in self._parts]
-        processes.append(own_process(spark_connect_pid_file(self.root), token))
+        processes.append(own_process(pid_file_of(self.root, SPARK_CONNECT), token))
         return [process for process in processes if process is not None]
 
     def down(self, keep_data: bool = False, progress: Progress = _silent) -> None:
-        """Stop everything, workers first, and remove the lab's folder.
-
-        :param keep_data: leave the folder, so that the next ``up`` continues with its data.
-        :raises EosError: something is left that cannot be stopped or removed.
-        """
+        """Stop everything, workers first, and remove the lab's folder, unless the next ``up`` shall find its data."""
         take_down(self.root, keep_data=keep_data, progress=progress, stop=self.stop_all)
 
     # What it consists of
@@ -282,10 +273,7 @@ class Lab:
 
     @property
     def postgres(self) -> Postgres:
-        """The PostgreSQL server.
-
-        :raises ConfigurationError: the lab was made without one.
-        """
+        """The PostgreSQL server, if the lab was made with one."""
         if self._postgres is None:
             raise ConfigurationError(
                 f"The lab {self.name} has no PostgreSQL.",
@@ -310,10 +298,7 @@ class Lab:
         return [*self.brokers, *([self._postgres] if self._postgres else []), *self._others, *self.workers]
 
     def spark_connect(self, properties: Mapping[str, str]) -> SparkConnect:
-        """A Spark Connect server of this lab, on a port that is free now. :meth:`up` does not start it.
-
-        :param properties: of Spark, besides the lab's.
-        """
+        """A Spark Connect server of this lab, on a port that is free now. :meth:`up` does not start it."""
         (port,) = free_ports(1)
         return SparkConnect(self.root, port, marker(self.root, self._record.token), self._record.token, properties)
 
@@ -350,20 +335,13 @@ class Lab:
         return self.workers[index].process(self._record.token)
 
     def stop_worker(self, index: int, kill: bool = False) -> None:
-        """Stop the worker of ``connect_urls[index]``; nothing to do if it does not run.
-
-        :param kill: by SIGKILL, so that it cannot leave its group; otherwise by SIGTERM.
-        """
+        """Stop the worker of ``connect_urls[index]``, if it runs; killed, it cannot leave its group."""
         process = self.worker_process(index)
         if process is not None:
             process.stop(kill=kill)
 
     def start_worker(self, index: int, wait: bool = True) -> ProcessIdentity:
-        """Start the worker of ``connect_urls[index]`` by its properties file as it is now; one that runs is left alone.
-
-        :param wait: return only when it is healthy.
-        :raises EosError: it does not start.
-        """
+        """Start the worker of ``connect_urls[index]`` by its properties file as it is now, if it does not run."""
         worker = self.workers[index]
         process = self.worker_process(index) or self._start(worker, PORT_FREE_SECONDS)
         if wait:
@@ -371,12 +349,7 @@ class Lab:
         return process
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic; returns when it is known.
-
-        :param config: the topic's own settings.
-        :raises RefusedError: there is such a topic.
-        :raises EosError: the broker refuses.
-        """
+        """Create a topic; returns when it is known."""
         topics = Topics(self.kafka)
         if not topics.create(name, partitions, config or {}, replicas=-1):  # replicated as by default
             raise RefusedError(f"There is a topic {name} already.", remedy="Choose another name, or delete it.")
@@ -396,11 +369,10 @@ class Lab:
 
     def _cluster_files(self) -> dict[Path, dict[str, object]]:
         """The content of each cluster file."""
-        described = [worker.description() for worker in self.workers]
         content: dict[str, object] = {
             "bootstrap_servers": self.bootstrap_servers,
             "group_id": self.group_id,
-            "workers": described,
+            "workers": [worker.description() for worker in self.workers],
         }
         return {self.cluster_file: content}
 
@@ -414,11 +386,3 @@ class Lab:
     def _save(self, record: LabRecord) -> None:
         record.write(self.root)
         self._record = record
-
-    def _require(self, wanted: LabOptions) -> None:
-        differences = self._record.differences(wanted)
-        if differences:
-            raise RefusedError(
-                f"The lab {self.name} in {self.root} has other options: {'; '.join(differences)}.",
-                remedy="Take it down first ('eos lab down'), or give the new one another --name.",
-            )

@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import os
 import re
-import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -46,10 +45,7 @@ def own_process(pid_file: Path, token: str) -> ProcessIdentity | None:
 
 
 def own_processes(folder: Path, token: str | None) -> list[ProcessIdentity]:
-    """All live processes of this user (for root: of all users) that carry the marker of this lab.
-
-    :param token: the lab's token, None if its record is lost; then the folder in the marker decides.
-    """
+    """All live processes of this user (for root: of all users) that carry the lab's token, or its folder."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -66,10 +62,10 @@ def own_processes(folder: Path, token: str | None) -> list[ProcessIdentity]:
 
 
 def strays(folder: Path, token: str, known: Collection[ProcessIdentity]) -> list[ProcessIdentity]:
-    """The lab's processes that none of its pid files names.
+    """The lab's processes beside those that its pid files name.
 
-    :param known: those that the pid files name. Their children are no strays: one that PostgreSQL has just forked
-        carries its parent's arguments for a moment, until it gives itself a title.
+    The children of those are no strays: one that PostgreSQL has just forked carries its parent's arguments for a
+    moment, until it gives itself a title.
     """
     pids = {process.pid for process in known}
     return [
@@ -92,16 +88,16 @@ def _carries(command: list[str], token: str | None, folder: Path | None) -> bool
 
 
 @contextmanager
-def exclusive(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
+def exclusive(
+    folder: Path, progress: Callable[[str], None], *, wait_seconds: float = COMMAND_LOCK_SECONDS
+) -> Iterator[None]:
     """Let one command at a time work on a folder.
 
     The lock file is beside the folder, since ``down`` removes the folder; the system releases it when its holder dies.
-
-    :raises EosError: the other command does not end in :data:`COMMAND_LOCK_SECONDS`.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f".{folder.name}.lock"
-    deadline = time.monotonic() + COMMAND_LOCK_SECONDS
+    deadline = time.monotonic() + wait_seconds
     announced = False
     with path.open("a+", encoding="ascii") as handle:
         while True:
@@ -111,10 +107,10 @@ def exclusive(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
             except BlockingIOError as error:
                 handle.seek(0)
                 holder = handle.read().strip() or "unknown"
-                if time.monotonic() > deadline:
+                if time.monotonic() >= deadline:
                     raise EosError(
-                        f"Another command (pid {holder}) has held {folder} for {COMMAND_LOCK_SECONDS:.0f} s.",
-                        remedy="Let it end, or end it, and run the command again.",
+                        f"Another command (pid {holder}) is running in {folder}.",
+                        remedy="Wait for its end, or end it, or choose another --dir.",
                     ) from error
                 if not announced:
                     progress(f"Waiting for another command that works on {folder} (pid {holder})")
@@ -127,43 +123,18 @@ def exclusive(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
 
 
 def log_tail(log: Path, lines: int = 25) -> str:
-    """The end of a log, for an error's text; lines that may hold a secret are left out.
-
-    :param log: a file, or the folder of a machine's journal.
-    """
+    """The end of a log, for an error's text; lines that may hold a secret are left out."""
     try:
-        text = log_text(log)
+        with log.open("rb") as content:
+            content.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            text = content.read().decode("utf-8", errors="replace")
     except OSError:
         return "(no log)"
     shown = [line for line in text.splitlines() if not _MAY_BE_SECRET.search(line)]
     return "\n".join(shown[-lines:]) or "(the log is empty)"
 
 
-def log_text(log: Path, limit: int = 64_000) -> str:
-    """The end of a log.
-
-    :param log: a file, or the folder of a machine's journal.
-    :param limit: bytes; of a journal so many as its last lines have on average.
-    :raises OSError: it cannot be read.
-    """
-    if log.is_dir():
-        return _journal(log, lines=limit // 128)
-    with log.open("rb") as content:
-        content.seek(max(0, log.stat().st_size - limit))
-        return content.read().decode("utf-8", errors="replace")
-
-
-def _journal(folder: Path, lines: int) -> str:
-    """The last messages of a systemd journal."""
-    command = ["journalctl", "-D", str(folder), "-n", str(lines), "--no-pager", "-o", "cat"]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=_JOURNAL_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return ""
-    return done.stdout.decode("utf-8", errors="replace")
-
-
-_JOURNAL_SECONDS = 30.0
+_TAIL_BYTES = 64_000
 
 #: A property with one of these words in its name and a value other than null; also Connect's key for internal requests.
 _MAY_BE_SECRET = re.compile(

@@ -28,9 +28,6 @@ def free_ports(count: int) -> list[int]:
 
     All are bound at once, so that they differ; two labs that start together look in random places, so that they are
     unlikely to meet. None is given away twice by one process.
-
-    :raises EosError: none are to be found.
-    :raises ConfigurationError: :data:`PORTS_VARIABLE` holds no range.
     """
     ports_searched = _range()
     unused = [port for port in ports_searched if port not in _given]
@@ -67,11 +64,9 @@ def _range() -> range:
 
 
 def require_free(port: int, wanted_by: str, address: str = "127.0.0.1", seconds: float = 0.0) -> None:
-    """Make sure that a server can listen on this port of the loopback interface now.
+    """Make sure that a server can listen on this port now.
 
-    :param address: of the loopback interface.
     :param seconds: wait so long for a process that was just killed to release it.
-    :raises EosError: another process listens there.
     """
     deadline = time.monotonic() + seconds
     while (error := _refusal(port, address)) is not None:

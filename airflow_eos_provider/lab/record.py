@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.lab.files import write_atomically
 from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION, JarLock, jar_folder
 from airflow_eos_provider.lab.ports import free_ports
 
@@ -26,21 +27,13 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class LabOptions:
-    """What kind of lab is wanted.
+    """What kind of lab is wanted; see the options of ``eos lab up``.
 
-    :param name: labs of different names run side by side.
-    :param workers: number of Connect workers; with 0 there are brokers only, and no cluster file.
+    :param workers: with 0 there are brokers only, and no cluster file.
     :param brokers: 1, or 3 of which one may be lost.
-    :param mode: the workers' ``exactly.once.source.support``.
-    :param rebalance_delay_ms: ``scheduled.rebalance.max.delay.ms``, in milliseconds; Connect's own default is 300000.
     :param group_id: the workers' ``group.id``, ``connect-<name>`` if not given.
     :param root: the folder that holds the labs' folders.
     :param connect_version: of the workers; the brokers are always of :data:`DEFAULT_VERSION`.
-    :param session_timeout_ms: the workers' ``session.timeout.ms``, in milliseconds; None is Connect's default (10000).
-    :param test_connectors: also offer the connectors of Connect's own tests (MonitorableSourceConnector and others).
-    :param worker_properties: further properties of each worker, or others than the lab's.
-    :param postgres: with a PostgreSQL server beside the brokers.
-    :raises ConfigurationError: an option is out of range.
     """
 
     name: str = "default"
@@ -61,23 +54,10 @@ class LabOptions:
             raise ConfigurationError(
                 f"A lab cannot be named {self.name!r}.", expected="up to 40 lower-case letters, digits and hyphens"
             )
-        if not 0 <= self.workers <= 20:
-            raise ConfigurationError(
-                f"{self.workers} workers are asked for.", expected="0 to 20; without one there are brokers only"
-            )
         if self.brokers not in (1, 3):
             raise ConfigurationError(
                 f"{self.brokers} brokers are asked for.", expected="1 or 3: two do not survive a loss"
             )
-        if self.rebalance_delay_ms < 0:
-            raise ConfigurationError(f"The rebalance delay is {self.rebalance_delay_ms} ms.", expected="0 or more")
-        if self.session_timeout_ms is not None and not 6_000 <= self.session_timeout_ms <= 1_800_000:
-            raise ConfigurationError(
-                f"The session timeout is {self.session_timeout_ms} ms.",
-                expected="6000 to 1800000, which is what the broker allows",
-            )
-        if self.group_id is not None and not self.group_id.strip():
-            raise ConfigurationError("The group id is empty.", expected="a name for the workers' group")
         JarLock.of(self.connect_version)
 
     @property
@@ -95,14 +75,8 @@ class LabRecord:
     """``lab.json``: what must be known to find, check and clear a lab.
 
     :param token: random; every process of the lab carries it in its command (see :func:`ownership.marker`).
-    :param jars: the folder with the brokers' jars, which are the workers' as well unless these are of another version.
-    :param cluster_id: of the Kafka cluster.
-    :param broker_port: of the first broker, for clients.
-    :param controller_port: of the first broker, for the KRaft controllers.
-    :param worker_ports: of the workers' REST APIs, in order.
     :param other_brokers: both ports of the second broker and so on.
-    :param older_jars: the folder with the workers' jars, if they are of another version.
-    :param postgres_port: of PostgreSQL, None where the lab has none.
+    :param older_jars: the folder with the workers' jars, if they are of another version than the brokers'.
     :param complete: False until the lab was ready for the first time: an incomplete one is cleared, not repaired.
     """
 
@@ -147,7 +121,6 @@ class LabRecord:
 
     @property
     def worker_jars(self) -> Path:
-        """The folder with the workers' jars."""
         return self.older_jars or self.jars
 
     def write(self, folder: Path) -> None:
@@ -157,10 +130,7 @@ class LabRecord:
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """The record of a lab, or None where there is none. What only a larger lab has is left out.
-
-        :raises ConfigurationError: there is one, but it is not one of ours.
-        """
+        """The record of a lab, or None where there is none. What only a larger lab has is left out."""
         path = folder / "lab.json"
         try:
             content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -207,11 +177,3 @@ def _random_cluster_id() -> str:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not cluster_id.startswith("-"):
             return cluster_id
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file's content in one step; its owner only may read it."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.touch(mode=0o600)
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

@@ -12,10 +12,8 @@ from airflow_eos_provider.lab.servers.part import Part
 class ProcessStatus:
     """One process of a lab.
 
-    :param name: ``broker``, ``broker2``, ``postgres``, ``w1`` and so on.
     :param pid: None if it does not run.
     :param ready: whether it answers (a worker: ``/health`` is 200).
-    :param address: ``host:port`` of a broker and of PostgreSQL, the REST address of a worker.
     :param mode_in_file: ``exactly.once.source.support`` in the worker's properties file; None for the others.
     """
 
@@ -28,10 +26,7 @@ class ProcessStatus:
 
     @classmethod
     def of(cls, part: Part, token: str) -> ProcessStatus:
-        """The current state of one part.
-
-        :param token: the lab's.
-        """
+        """The current state of one part."""
         process = part.process(token)
         pid, ready = (process.pid, part.answers()) if process else (None, False)
         return cls(part.name, pid, ready, part.address, part.mode_in_file(), part.log)

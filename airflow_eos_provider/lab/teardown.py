@@ -14,7 +14,8 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.lab.ownership import exclusive, own_process, own_processes
 from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.lab.servers.broker import broker_name
-from airflow_eos_provider.lab.servers.postgres import postgres_pid_file
+from airflow_eos_provider.lab.servers.part import pid_file_of
+from airflow_eos_provider.lab.servers.postgres import POSTGRES
 from airflow_eos_provider.processes import ProcessIdentity
 
 #: A worker needs 1 to 5 s to leave its group; what has not ended by then is killed.
@@ -26,12 +27,11 @@ def stop_all(folder: Path, record: LabRecord | None, kill: bool) -> int:
 
     :param kill: by SIGKILL, except for PostgreSQL, which has shared memory to give back.
     :returns: how many there were.
-    :raises EosError: some do not end, not even by SIGKILL.
     """
     token = record.token if record else None
     everything = own_processes(folder, token)
     brokers = _brokers(folder, record) if record else []
-    postgres = own_process(postgres_pid_file(folder), record.token) if record else None
+    postgres = own_process(pid_file_of(folder, POSTGRES), record.token) if record else None
     stop_side_by_side((process for process in everything if process not in (*brokers, postgres)), kill=kill)
     if postgres is not None:
         _ask_for_fast_shutdown(postgres)
@@ -66,7 +66,6 @@ def take_down(
     :param keep_data: stop in good order and leave the folder. Otherwise workers and brokers are killed: what they would
         still write goes with the folder.
     :returns: whether there was anything to take down.
-    :raises EosError: something is left that cannot be stopped or removed.
     """
     folder = folder.absolute()
     if not folder.exists() and not own_processes(folder, None):
@@ -87,7 +86,7 @@ def take_down(
 
 def _brokers(folder: Path, record: LabRecord) -> list[ProcessIdentity]:
     names = (broker_name(number) for number in range(1, len(record.broker_ports) + 1))
-    processes = (own_process(folder / f"{name}.pid", record.token) for name in names)
+    processes = (own_process(pid_file_of(folder, name), record.token) for name in names)
     return [process for process in processes if process is not None]
 
 
@@ -107,10 +106,7 @@ def stop_side_by_side(processes: Iterable[ProcessIdentity], *, kill: bool = Fals
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a lab's folder; what cannot be removed is an error, for a later lab would start on it.
-
-    :raises EosError: something is still there.
-    """
+    """Remove a lab's folder; what cannot be removed is an error, for a later lab would start on it."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():  # a dying process may have written once more
         shutil.rmtree(folder, ignore_errors=True)

@@ -31,10 +31,7 @@ def unprivileged(command: list[str]) -> list[str]:
 
 
 def ordinary_user() -> pwd.struct_passwd:
-    """A user with a name (``initdb`` wants one) who is not root: ``nobody``, or the first in the list.
-
-    :raises LookupError: this machine knows root alone.
-    """
+    """A user with a name (``initdb`` wants one) who is not root: ``nobody``, or the first in the list."""
     users = [user for user in pwd.getpwall() if user.pw_uid != 0]
     named = [user for user in users if user.pw_name == "nobody"]
     if not users:
@@ -43,10 +40,7 @@ def ordinary_user() -> pwd.struct_passwd:
 
 
 def become(user: pwd.struct_passwd) -> None:
-    """Make this process the user's.
-
-    :raises OSError: neither way is open.
-    """
+    """Make this process the user's."""
     try:
         _enter_namespace(user)
     except OSError:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
 import socket
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import httpx
 from confluent_kafka import KafkaException
 
 from airflow_eos_provider.connect.cluster.description import RestSettings
@@ -18,11 +17,11 @@ from airflow_eos_provider.connect.rest import tls_context
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.startup_wait import Starting, StartupLimits, wait_until_ready
+from airflow_eos_provider.lab.ownership import log_tail
 from airflow_eos_provider.processes import ProcessIdentity
 
-#: Alone a broker needs 2 s, a worker 3 s and PostgreSQL 0.3 s; the bounds are for machines that do much else.
-STARTUP_LIMITS = StartupLimits(idle_seconds=120.0, overall_seconds=600.0)
+#: Alone Airflow needs 30 s, Spark 8 s, a worker 3 s, a broker 2 s; the bound is for machines that do much else.
+STARTUP_SECONDS = 900.0
 GROUP_SECONDS = 180.0
 
 _POLL_SECONDS = 0.1
@@ -31,11 +30,11 @@ T = TypeVar("T")
 
 
 def until(look: Callable[[], T], what: str, seconds: float, *, pause_seconds: float = _POLL_SECONDS) -> T:
-    """Look again and again until a look finds something. A look that nobody answers, as in a rebalance, finds nothing.
+    """Look until a look finds something true, and return that.
 
-    :param look: ends the wait with its first true result.
+    A look that raises :class:`UnreachableError`, as in a rebalance, finds nothing; the last one is in the error.
+
     :param what: the event, for the error.
-    :returns: that result.
     :raises EosError: no look found anything in time.
     """
     deadline = time.monotonic() + seconds
@@ -51,23 +50,51 @@ def until(look: Callable[[], T], what: str, seconds: float, *, pause_seconds: fl
         time.sleep(pause_seconds)
 
 
-def wait_for(name: str, ready: Callable[[], bool], process: ProcessIdentity, log: Path) -> None:
-    """Return when a part that was just started is ready.
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """One process that has to come up, under the name that errors give it, and its own log."""
 
-    :param name: as errors call it.
-    :raises EosError: it ended.
-    :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
+    name: str
+    process: ProcessIdentity
+    log: Path
+
+    def end_of_log(self) -> str:
+        return f"The end of {self.log}:\n{log_tail(self.log)}"
+
+
+def wait_until_ready(
+    parts: Sequence[Starting],
+    not_ready: Callable[[], Collection[str]],
+    *,
+    seconds: float = STARTUP_SECONDS,
+    poll_seconds: float = _POLL_SECONDS,
+) -> None:
+    """Return when ``not_ready`` names no part any more. All parts have to live, also those that are ready.
+
+    :raises EosError: a part has ended; with the end of its own log.
+    :raises UnreachableError: some are not ready in time; with the end of the log of each.
     """
-    wait_until_ready([Starting(name, process, log)], lambda: () if ready() else (name,), STARTUP_LIMITS)
+    deadline = time.monotonic() + seconds
+    while awaited := not_ready():
+        for part in parts:
+            if not part.process.is_alive():
+                raise EosError(f"{part.name} ended while it started. {part.end_of_log()}", remedy=f"Read {part.log}.")
+        if time.monotonic() > deadline:
+            late = [part for part in parts if part.name in awaited]
+            raise UnreachableError(
+                "\n".join(f"{part.name} is not ready after {seconds:.0f} s. {part.end_of_log()}" for part in late),
+                remedy=f"Read {', '.join(str(part.log) for part in late)}.",
+            )
+        time.sleep(poll_seconds)
+
+
+def wait_for(name: str, ready: Callable[[], bool], process: ProcessIdentity, log: Path) -> None:
+    """:func:`wait_until_ready` for one part."""
+    wait_until_ready([Starting(name, process, log)], lambda: () if ready() else (name,))
 
 
 def wait_for_broker(broker: KafkaSettings, process: ProcessIdentity, log: Path) -> None:
-    """Return when the broker answers and has registered itself.
-
-    :param broker: the one address of this broker, and how the lab logs in there.
-    :raises EosError: it ended.
-    :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
-    """
+    """Return when the broker at this one address answers and has registered itself."""
     wait_for("The broker", lambda: broker_answers(broker), process, log)
 
 
@@ -77,35 +104,27 @@ def wait_for_worker(
     log: Path,
     settings: RestSettings = RestSettings(),  # noqa: B008 - frozen
 ) -> None:
-    """Return when the worker calls itself healthy: it has read its topics and taken part in a rebalance.
-
-    :raises EosError: it ended.
-    :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
-    """
+    """Return when the worker calls itself healthy: it has read its topics and taken part in a rebalance."""
     wait_for(f"The worker {url}", lambda: is_healthy(url, settings), process, log)
 
 
 def wait_for_group(kafka: KafkaSettings, group_id: str, members: int) -> None:
-    """Return when the workers' group is stable and has at least so many members.
-
-    :raises UnreachableError: it is not so in :data:`GROUP_SECONDS`.
-    """
+    """Return when the workers' group is stable and has at least so many members."""
     admin = QuietAdmin(kafka)
-    deadline = time.monotonic() + GROUP_SECONDS
-    seen = "no answer"
-    while time.monotonic() < deadline:
+
+    def settled() -> bool:
         try:
             groups = admin.client.list_groups(group_id, timeout=5)
         except KafkaException as error:
-            seen = str(error.args[0])
-        else:
-            seen = next((f"{len(g.members)} members, {g.state}" for g in groups if g.id == group_id), "no such group")
-            if any(g.state == "Stable" and len(g.members) >= members for g in groups if g.id == group_id):
-                return
-        time.sleep(_POLL_SECONDS)
-    raise UnreachableError(
-        f"The group {group_id} did not settle in {GROUP_SECONDS:.0f} s: {seen}.", expected=f"{members} members, Stable"
-    )
+            raise UnreachableError(str(error.args[0])) from error
+        for group in groups:
+            if group.id == group_id:
+                if group.state == "Stable" and len(group.members) >= members:
+                    return True
+                raise UnreachableError(f"It is {group.state} with {len(group.members)} members.")
+        raise UnreachableError("There is no such group.")
+
+    until(settled, f"the group {group_id} to be stable with {members} members", GROUP_SECONDS)
 
 
 def is_healthy(
@@ -119,40 +138,34 @@ def is_healthy(
     too, which answers once it has joined its group. While a worker of any version starts, its port answers 404 to
     everything; so the first question is for an address that every worker has.
     """
-    try:
-        asked = partial(_status, url, settings, timeout_seconds)
-        if asked("/") != 200:
+    login = (settings.username, settings.password or "") if settings.username else None
+    trust = tls_context(settings) if url.startswith("https:") else False
+    with httpx.Client(base_url=url, auth=login, verify=trust, timeout=timeout_seconds, trust_env=False) as client:
+        try:
+            if client.get("/").status_code != 200:
+                return False
+            status = client.get("/health").status_code
+            return (client.get("/connectors").status_code if status == 404 else status) == 200
+        except httpx.HTTPError:
             return False
-        status = asked("/health")
-        return (asked("/connectors") if status == 404 else status) == 200
-    except (OSError, http.client.HTTPException):
-        return False
-
-
-def _status(url: str, settings: RestSettings, timeout_seconds: float, path: str) -> int:
-    """The HTTP status of one GET."""
-    scheme, _, address = url.partition("://")
-    connection: http.client.HTTPConnection
-    if scheme == "https":
-        connection = http.client.HTTPSConnection(address, timeout=timeout_seconds, context=tls_context(settings))
-    else:
-        connection = http.client.HTTPConnection(address, timeout=timeout_seconds)
-    login = base64.b64encode(f"{settings.username}:{settings.password}".encode()).decode()
-    try:
-        connection.request("GET", path, headers={"Authorization": f"Basic {login}"} if settings.username else {})
-        return connection.getresponse().status
-    finally:
-        connection.close()
 
 
 def broker_answers(broker: KafkaSettings) -> bool:
     """Whether the broker at this one address answers and has registered itself."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
-    try:
-        socket.create_connection(
-            (host, int(port)), timeout=1
-        ).close()  # librdkafka backs off where no process listens yet
-        known = QuietAdmin(broker).client.list_topics(timeout=5).brokers.values()
-        return any(one.port == int(port) for one in known)
-    except (OSError, KafkaException):
+    if not listens(host, int(port)):  # librdkafka backs off where no process listens yet
         return False
+    try:
+        known = QuietAdmin(broker).client.list_topics(timeout=5).brokers.values()
+    except KafkaException:
+        return False
+    return any(one.port == int(port) for one in known)
+
+
+def listens(host: str, port: int) -> bool:
+    """Whether a connection to this port is taken."""
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -24,7 +24,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import RolloutState
-from airflow_eos_provider.lab.jars.java import SHORT_LIVED, class_data_archive
+from airflow_eos_provider.lab.jars.java import SHORT_LIVED
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers import part
@@ -32,6 +32,7 @@ from airflow_eos_provider.lab.servers.worker import MAIN_CLASS as WORKER
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.plan.plan import Plan
+from tests.lab.class_data import class_data_archive
 from tests.seen import pid_of
 from tests.waiting import wait_for
 

@@ -17,21 +17,15 @@ import psutil
 import pytest
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.questions import TopicDescription
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION, JarLock, class_path, ensure_jars, jar_folder, place
-from airflow_eos_provider.lab.jars.java import class_data_archive
+from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION, JarLock, ensure_jars, place
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
 from airflow_eos_provider.lab.record import LabRecord
-from airflow_eos_provider.lab.servers.broker import BOOTSTRAP_CHECKPOINT, Broker
-from airflow_eos_provider.lab.servers.broker import MAIN_CLASS as BROKER
-from airflow_eos_provider.lab.servers.class_data import ensure_archives
-from airflow_eos_provider.lab.servers.part import write_properties
 from airflow_eos_provider.lab.teardown import take_down
 from tests.forked import FORKS
 
@@ -41,7 +35,11 @@ COMMAND_SECONDS = 300
 def eos_lab(*arguments: str, cwd: Path, code: int = 0) -> str:
     """Run ``eos lab …`` and return what it printed on standard output."""
     done = FORKS.run(
-        "airflow_eos_provider.lab", arguments, folder=cwd, environment=dict(os.environ), seconds=COMMAND_SECONDS
+        "airflow_eos_provider.cli",
+        ("lab", *arguments),
+        folder=cwd,
+        environment=dict(os.environ),
+        seconds=COMMAND_SECONDS,
     )
     assert done.returncode == code, done.stderr
     return done.stdout
@@ -92,46 +90,13 @@ def lab(home: Path) -> Lab:
     return Lab.load(home / ".eos/lab/default")
 
 
-def test_a_lab_without_workers_is_brokers_only_and_its_jvm_takes_its_classes_from_the_archive(root: Path) -> None:
+def test_a_lab_without_workers_is_brokers_only(root: Path) -> None:
     lab = Lab.up(LabOptions(root=root, workers=0))
     assert lab.summary()["cluster_file"] is None
     assert QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=180).brokers
-    (broker,) = lab.status().processes
-    archive = class_data_archive(BROKER, class_path(jar_folder(DEFAULT_VERSION)))
-    assert str(archive) in Path(f"/proc/{broker.pid}/maps").read_text()
+    assert [process.name for process in lab.status().processes] == ["broker"]
     lab.down()
     assert not marked(lab.root)
-
-
-def test_a_log_folder_is_formatted_as_kafkas_own_tool_does_it(tmp_path: Path) -> None:
-    ensure_archives("-Dtests=format", print)
-    by_tool, by_us = (_broker(tmp_path / name) for name in ("tool", "us"))
-    write_properties(by_tool.config, by_tool.properties())
-    by_tool._format()
-    by_us.prepare()
-    tools, ours = by_tool.log_folder, by_us.log_folder
-    assert {path.name for path in tools.rglob("*")} == {path.name for path in ours.rglob("*")}
-    theirs, mine = (parse((folder / "meta.properties").read_bytes()) for folder in (tools, ours))
-    assert {**theirs, "directory.id": "drawn"} == {**mine, "directory.id": "drawn"}
-    checkpoints = [without_times((folder / BOOTSTRAP_CHECKPOINT).read_bytes()) for folder in (tools, ours)]
-    assert b"metadata.version" in checkpoints[0]
-    assert checkpoints[0] == checkpoints[1]
-
-
-def _broker(folder: Path) -> Broker:
-    folder.mkdir()
-    jars = class_path(jar_folder(DEFAULT_VERSION))
-    return Broker(folder, "LcCA8OVcQP2XHgLw3VIU9w", port=1, controller_port=2, class_path=jars, marker="-Dtests=format")
-
-
-def without_times(content: bytes) -> bytes:
-    """Batches of records without the times at which they were made, and without the checksums over those."""
-    parts = []
-    while content:
-        end = 12 + int.from_bytes(content[8:12])
-        parts.append(content[:17] + content[21:27] + content[43:end])
-        content = content[end:]
-    return b"".join(parts)
 
 
 def test_up_prints_one_json_line_that_tells_where_the_lab_is(home: Path) -> None:
@@ -219,7 +184,7 @@ def test_after_an_up_that_was_killed_late_two_at_once_make_one_lab(root: Path) -
     left = marked(folder)
     assert left, "nothing was left behind"
 
-    command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", "--workers", "1", "--dir", str(root)]
+    command = [sys.executable, "-m", "airflow_eos_provider.cli", "lab", "up", "--workers", "1", "--dir", str(root)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     first, second = (process.communicate(timeout=COMMAND_SECONDS)[0] for process in both)
     assert first == second != ""
@@ -234,8 +199,8 @@ def test_after_an_up_that_was_killed_late_two_at_once_make_one_lab(root: Path) -
 #: ``eos lab``, which kills itself when it has started the process of a pid file.
 KILLED = """
 import os, signal, sys
+from airflow_eos_provider.cli import main
 from airflow_eos_provider.lab import lab
-from airflow_eos_provider.lab.__main__ import main
 
 spawn, last = lab.spawn, sys.argv.pop(1)
 
@@ -255,7 +220,7 @@ def kill_up(root: Path, last: str) -> None:
 
     :param last: the pid file of the last process that it starts.
     """
-    words = ["up", "--workers", "1", "--postgres", "--dir", str(root)]
+    words = ["lab", "up", "--workers", "1", "--postgres", "--dir", str(root)]
     command = [sys.executable, "-c", KILLED, last, *words]
     done = subprocess.run(command, capture_output=True, timeout=COMMAND_SECONDS)
     assert done.returncode == -signal.SIGKILL, done

@@ -26,7 +26,7 @@ from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState, StepStatus
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowOptions, database_name, wait_for_dag
-from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
+from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest
 from airflow_eos_provider.lab.servers.postgres import Postgres
 from tests.lab.lab import TestLabOptions
 from tests.lab.machine import Machine
@@ -154,8 +154,8 @@ def approve_until_it_ends(airflow: AirflowLab, rest: AirflowRest, run: str) -> l
 def log_of(rest: AirflowRest, run: str, task: str) -> str:
     """Of all tries of a task."""
     (last,) = [one.try_number for one in rest.task_instances(DAG_ID, run) if one.task_id == task]
-    cursors = [LogCursor(DAG_ID, run, task, 1 + number) for number in range(last)]
-    return "\n".join(line.text for cursor in cursors for line in rest.new_log_lines(cursor))
+    logs = [rest.log(DAG_ID, run, task, 1 + number) for number in range(last)]
+    return "\n".join(line.text for log in logs for line in log)
 
 
 def key_lines(lab: Lab) -> dict[str, str]:

@@ -16,13 +16,7 @@ _ANSWER_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Issuer(Part):
-    """The issuer in a lab's folder.
-
-    :param folder: the lab's folder.
-    :param security: whose principals get tokens, each for its password.
-    :param port: on the loopback interface.
-    :param marker: the argument that marks the lab's processes (see :func:`ownership.marker`).
-    """
+    """The issuer in a lab's folder; each principal of its security gets tokens for its password."""
 
     folder: Path
     security: Security
@@ -32,18 +26,6 @@ class Issuer(Part):
     @property
     def name(self) -> str:
         return "issuer"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "issuer.log"
-
-    @property
-    def pid_file(self) -> Path:
-        return self.folder / "issuer.pid"
-
-    @property
-    def ports(self) -> tuple[int, ...]:
-        return (self.port,)
 
     @property
     def address(self) -> str:

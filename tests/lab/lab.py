@@ -15,12 +15,10 @@ from typing import Any, ClassVar, Self
 from airflow_eos_provider.acls.rules import Rule, WorkerFacts, worker_rules
 from airflow_eos_provider.acls.tool_rules import READING, VERBS, ToolFacts, tool_rules
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.acl_values import Acl
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.lab import teardown
 from airflow_eos_provider.lab.jars import jars
-from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION
 from airflow_eos_provider.lab.jars.java import java_program
 from airflow_eos_provider.lab.lab import PORT_FREE_SECONDS, Lab, Running
 from airflow_eos_provider.lab.ownership import exclusive, marker, own_processes
@@ -31,10 +29,10 @@ from airflow_eos_provider.lab.servers.part import Part
 from airflow_eos_provider.lab.servers.worker import Worker
 from airflow_eos_provider.lab.waiting import wait_for, wait_for_broker
 from airflow_eos_provider.processes import ProcessIdentity
+from tests.lab.class_data import BROKER, WORKER, archive_options, ensure_archives, format_log_folder
 from tests.lab.issuer import Issuer
-from tests.lab.machine import Machine, is_machine, machine_name, remove_control_groups
+from tests.lab.machine import Machine, is_machine, remove_control_groups
 from tests.lab.machine_login import MachineLogin, grant
-from tests.lab.machine_needs import require_machines
 from tests.lab.machine_root import Root
 from tests.lab.machine_worker import MachineWorker, stop_workers
 from tests.lab.security import Principal, SecuredBroker, SecuredPorts, SecuredWorker, Security
@@ -64,24 +62,6 @@ class TestLabOptions(LabOptions):
         if self.workers == _NOT_GIVEN:
             object.__setattr__(self, "workers", self.machines if self.machines > 0 else DEFAULT_WORKERS)
         super().__post_init__()
-        if self.secure and self.connect_version != DEFAULT_VERSION:
-            raise ConfigurationError(
-                f"A secured lab with workers of version {self.connect_version} is asked for.",
-                expected=f"{DEFAULT_VERSION}, the only version whose basic authentication the lab has",
-            )
-        if not 0 <= self.machines <= self.workers:
-            raise ConfigurationError(
-                f"{self.machines} machines for {self.workers} workers are asked for.",
-                expected="at most as many machines as workers: each has one worker",
-            )
-        if self.machines and self.secure:
-            raise ConfigurationError("A secured lab with machines is asked for.", expected="one of both")
-        names = {machine_name(number) for number in range(1, self.machines + 1)}
-        if unknown := set(self.clock_offsets) - names:
-            raise ConfigurationError(
-                f"The clock of {', '.join(sorted(unknown))} is to be ahead, but there is no such machine.",
-                expected=f"one of {', '.join(sorted(names)) or 'none: the lab has no machines'}",
-            )
 
     @classmethod
     def of(cls, options: LabOptions) -> TestLabOptions:
@@ -141,12 +121,6 @@ class TestLab(Lab):
         return super().up(TestLabOptions.of(options or TestLabOptions()), progress)
 
     @classmethod
-    def _create(cls, options: TestLabOptions, progress: Callable[[str], None]) -> Self:
-        if options.machines:
-            require_machines(with_clocks=bool(options.clock_offsets))
-        return super()._create(options, progress)
-
-    @classmethod
     def stop_all(cls, root: Path, record: LabRecord | None, kill: bool) -> int:
         """Cut the machines' power, with which all that runs there ends, then stop the rest.
 
@@ -165,6 +139,9 @@ class TestLab(Lab):
             self.security.make()
         if self.machines:
             self._prepare_machines()
+        ensure_archives(marker(self.root, self._record.token))
+        for broker in self.brokers:
+            format_log_folder(broker)
         super().prepare()
 
     def _prepare_machines(self) -> None:
@@ -280,17 +257,20 @@ class TestLab(Lab):
     # What it consists of
 
     def _make_broker(self, **given: Any) -> Broker:
+        options = archive_options(BROKER, given["class_path"])
         if self.security is None:
-            return super()._make_broker(**given)
+            return Broker(**given, jvm_options=options)
         ports = self._record.secured_ports[given["number"] - 1]
-        return SecuredBroker(**given, security=self.security, secured_ports=ports)
+        options = (*options, self.security.keys_option(ports))
+        return SecuredBroker(**given, jvm_options=options, security=self.security, secured_ports=ports)
 
     def _make_worker(self, **given: Any) -> Worker:
+        options = archive_options(WORKER, given["class_path"])
         if self.security is not None:
-            return SecuredWorker(**given, security=self.security)
+            return SecuredWorker(**given, jvm_options=(*options, self.security.login_option), security=self.security)
         if given["number"] <= len(self.machines):
-            return MachineWorker(**given, machine=self.machines[given["number"] - 1])
-        return super()._make_worker(**given)
+            return MachineWorker(**given, jvm_options=options, machine=self.machines[given["number"] - 1])
+        return Worker(**given, jvm_options=options)
 
     @property
     def machines(self) -> list[Machine]:
@@ -301,7 +281,7 @@ class TestLab(Lab):
         if not java.is_relative_to("/usr"):
             bound.append(str(java))
         return [
-            Machine(lab_folder=self.root, number=number, ssh_port=port, token=record.token, bound=tuple(bound))
+            Machine(folder=self.root, number=number, ssh_port=port, token=record.token, bound=tuple(bound))
             for number, port in enumerate(record.machine_ports, start=1)
         ]
 

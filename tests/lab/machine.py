@@ -46,14 +46,11 @@ def machine_name(number: int) -> str:
 class Machine(Part):
     """One machine of a lab, on or off.
 
-    :param lab_folder: the lab's folder.
     :param number: 1 for the first machine.
-    :param ssh_port: of its sshd.
-    :param token: the lab's, by which its processes are known.
     :param bound: folders of this machine that are seen there, too; ``rw:`` before those that may be written.
     """
 
-    lab_folder: Path
+    folder: Path
     number: int
     ssh_port: int
     token: str
@@ -69,28 +66,28 @@ class Machine(Part):
         return f"127.0.0.{_FIRST_ADDRESS + self.number - 1}"
 
     @property
-    def folder(self) -> Path:
+    def own_folder(self) -> Path:
         """What makes up the machine."""
-        return self.lab_folder / "machines" / self.name
+        return self.folder / "machines" / self.name
 
     @property
     def layer(self) -> Layer:
         """The machine's own files; to be changed here only while it is off."""
-        return Layer(self.folder / "upper")
+        return Layer(self.own_folder / "upper")
 
     @property
     def host_key(self) -> Path:
         """Its private host key; the public one lies beside it."""
-        return self.folder / "ssh_host_ed25519_key"
+        return self.own_folder / "ssh_host_ed25519_key"
 
     @property
     def log(self) -> Path:
         """What its boot said before systemd ran, usually nothing."""
-        return self.folder / "boot.log"
+        return self.own_folder / "boot.log"
 
     @property
     def pid_file(self) -> Path:
-        return self.folder / "machine.pid"
+        return self.own_folder / "machine.pid"
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -99,15 +96,15 @@ class Machine(Part):
     @property
     def start_command(self) -> list[str]:
         boot = Path(__file__).with_name("machine_boot.sh")
-        marker = f"{MARKER_PROPERTY}={self.token}:{self.lab_folder}"  # without dashes: systemd lets such an argument be
-        group = control_group(self.lab_folder, self.name)
-        return ["/bin/sh", str(boot), group, str(self.folder), self.name, marker, *self.bound]
+        marker = f"{MARKER_PROPERTY}={self.token}:{self.folder}"  # without dashes: systemd lets such an argument be
+        group = control_group(self.folder, self.name)
+        return ["/bin/sh", str(boot), group, str(self.own_folder), self.name, marker, *self.bound]
 
     def prepare(self, root: Root) -> None:
         """Write the machine's own files."""
         for part in ("upper", "work", "merged"):
-            (self.folder / part).mkdir(parents=True)
-        (self.folder / "upper").chmod(0o755)
+            (self.own_folder / part).mkdir(parents=True)
+        (self.own_folder / "upper").chmod(0o755)
         root.write(self.layer)
 
     @property
@@ -196,7 +193,7 @@ class Machine(Part):
         left = [process.pid for process in parts if process.is_alive()]
         if left:
             raise EosError(f"The machine {self.name} does not end: processes {left}.")
-        remove_control_groups(self.lab_folder, self.name)
+        remove_control_groups(self.folder, self.name)
 
     def boot(self) -> ProcessIdentity:
         """Switch it on, without a wait.
@@ -205,7 +202,7 @@ class Machine(Part):
         :raises EosError: its port is taken.
         """
         require_free(self.ssh_port, self.name, self.host)
-        return spawn(self.start_command, log=self.log, pid_file=self.pid_file, cwd=self.lab_folder)
+        return spawn(self.start_command, log=self.log, pid_file=self.pid_file, cwd=self.folder)
 
     def power_on(self) -> None:
         """Switch it on, and wait until its sshd answers; one that is on is left alone.

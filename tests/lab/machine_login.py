@@ -8,7 +8,7 @@ from pathlib import Path
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab.record import write_atomically
+from airflow_eos_provider.lab.files import write_atomically
 from airflow_eos_provider.rollout.hosts.sudoers import sudoers_of
 from tests.lab.machine import Machine
 from tests.lab.machine_root import LOGIN_USER
@@ -59,7 +59,7 @@ class MachineLogin:
         """Make the keys and write the configuration."""
         make_key(self.key)
         for machine in machines:
-            machine.folder.mkdir(parents=True)
+            machine.own_folder.mkdir(parents=True)
             make_key(machine.host_key)
         write_atomically(self.config, self.config_text(machines))
         write_atomically(self.known_hosts, "".join(known_host(machine) for machine in machines))

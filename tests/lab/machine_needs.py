@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from airflow_eos_provider.errors import RefusedError
 from tests.lab.machine_root import faketime_library
 from tests.missing import not_run
 
@@ -47,30 +46,14 @@ def missing() -> tuple[str, ...]:
     packages = {package for program, package in _PROGRAMS.items() if _which(program) is None}
     if not SYSTEMD.exists():
         packages.add("systemd")
+    if faketime_library() is None:
+        packages.add("libfaketime")
     if packages:
         return (f"Not installed: {', '.join(sorted(packages))}.",)
     if Path(__file__).is_relative_to("/tmp"):
         return ("This checkout is below /tmp, of which each machine has its own: clone it elsewhere.",)
     refused = _namespaces_refused()
     return (f"The kernel allows no namespaces: {refused}",) if refused else ()
-
-
-def require_machines(*, with_clocks: bool = False) -> None:
-    """Make sure that a lab may have machines here.
-
-    :param with_clocks: some of which have a wrong clock.
-    :raises RefusedError: it may not; says what was found.
-    """
-    found = missing()
-    if with_clocks and faketime_library() is None:
-        found = (*found, "Not installed: libfaketime.")
-    if found:
-        raise RefusedError(
-            f"A lab cannot have machines of its own here. {' '.join(found)}",
-            expected="root on Linux (in a container, CAP_SYS_ADMIN as well), systemd, D-Bus, OpenSSH, sudo",
-            remedy="apt-get install --no-install-recommends systemd dbus openssh-server openssh-client sudo "
-            "libfaketime (Debian); or start the lab without --machines.",
-        )
 
 
 def _which(program: str) -> str | None:

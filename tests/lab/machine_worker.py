@@ -86,6 +86,7 @@ class MachineWorker(Worker):
             heap_megabytes=HEAP_MEGABYTES,
             marker=self.marker,
             log_config=self.log_config,
+            options=self.jvm_options,
         )
 
     def config_bytes(self) -> bytes:

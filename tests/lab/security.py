@@ -321,10 +321,6 @@ class SecuredBroker(Broker):
     def listener_properties(self) -> dict[str, str]:
         return self.security.broker_properties(self.port, self.controller_port, self.secured_ports)
 
-    @property
-    def jvm_options(self) -> tuple[str, ...]:
-        return (self.security.keys_option(self.secured_ports),)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuredWorker(Worker):
@@ -339,10 +335,6 @@ class SecuredWorker(Worker):
     @property
     def rest_settings(self) -> RestSettings:
         return self.security.rest_settings()
-
-    @property
-    def jvm_options(self) -> tuple[str, ...]:
-        return (self.security.login_option,)
 
     def properties(self, **given: Any) -> dict[str, str]:
         return Worker.properties(self, **given) | self.security.worker_properties(self.url)

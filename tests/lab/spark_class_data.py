@@ -8,7 +8,6 @@ place; it goes with them.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from airflow_eos_provider.lab.files import files_of
 from airflow_eos_provider.lab.jars.java import SHORT_LIVED, java_program, version_text
 from airflow_eos_provider.lab.ownership import exclusive
 
@@ -103,9 +103,7 @@ def _train(folder: str, archive: Path) -> str:
 
 def _archive() -> Path | None:
     """Where the archive lies for these jars and this JVM; None without pyspark, which is found and not imported."""
-    spec = importlib.util.find_spec("pyspark")
-    for location in (spec.submodule_search_locations or []) if spec else []:
-        for jar in Path(location).glob("jars/spark-core_*.jar"):
-            jars_and_jvm = f"{jar.name} {jar.stat().st_mtime_ns} {version_text(str(java_program()))}"
-            return Path(location) / "class-data" / f"{hashlib.sha256(jars_and_jvm.encode()).hexdigest()[:16]}.jsa"
+    for jar in files_of("pyspark", "jars/spark-core_*.jar"):
+        jars_and_jvm = f"{jar.name} {jar.stat().st_mtime_ns} {version_text(str(java_program()))}"
+        return jar.parents[1] / "class-data" / f"{hashlib.sha256(jars_and_jvm.encode()).hexdigest()[:16]}.jsa"
     return None

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from airflow_eos_provider.lab.servers.airflow import AirflowLab
-from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
+from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest
 from tests.waiting import API_PAUSE_SECONDS, until
 
 #: A run of a test is at its end within so many seconds on a quiet machine.
@@ -79,7 +79,7 @@ def tries(rest: AirflowRest, dag_id: str, run_id: str) -> str:
             continue
         for number in range(1, task.try_number + 1):
             lines.append(f"{task.task_id} is {task.state}, try {number} of {task.try_number}:")
-            log = rest.new_log_lines(LogCursor(dag_id, run_id, task.task_id, number))
+            log = rest.log(dag_id, run_id, task.task_id, number)
             lines += [f"  {line.timestamp:%H:%M:%S} {line.level} {line.text}" for line in log[-_LOG_LINES:]]
     return "\n".join(lines)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.servers.airflow import (
     MARKER_VARIABLE,
     AirflowLab,
-    AirflowNotHealthyError,
     AirflowOptions,
     AirflowRecord,
 )
@@ -104,10 +104,10 @@ def test_a_migration_that_fails_is_named_with_the_end_of_its_log(
     tmp_path: Path, dags: Path, postgres: Postgres
 ) -> None:
     broken = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "nonsense://"}
-    with pytest.raises(AirflowNotHealthyError, match=r"migration of Airflow's database ended") as failure:
+    with pytest.raises(EosError, match=r"migration of Airflow's database ended") as failure:
         AirflowLab.start(AirflowOptions(tmp_path, dags, postgres, environment=broken))
     assert "nonsense" in str(failure.value)
-    assert AirflowLab.load(tmp_path) is None
+    assert AirflowLab.clear(tmp_path) == 0
 
 
 def test_a_component_that_dies_while_it_starts_is_named_at_once_with_the_end_of_its_own_log(
@@ -115,8 +115,8 @@ def test_a_component_that_dies_while_it_starts_is_named_at_once_with_the_end_of_
 ) -> None:
     # A port that is no number: the triggerer alone reads it.
     broken = {"AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": "none of the ports"}
-    with pytest.raises(AirflowNotHealthyError, match=r"^triggerer ended while it started") as failure:
+    with pytest.raises(EosError, match=r"^triggerer ended while it started") as failure:
         AirflowLab.start(AirflowOptions(tmp_path, dags, postgres, environment=broken))
     assert f"The end of {tmp_path / 'triggerer.log'}:" in str(failure.value)
     assert "none of the ports" in str(failure.value)
-    assert AirflowLab.load(tmp_path) is None
+    assert AirflowLab.clear(tmp_path) == 0

@@ -32,7 +32,6 @@ from airflow_eos_provider.lab.servers.airflow import (
 from airflow_eos_provider.lab.servers.airflow_rest import (
     AirflowRest,
     AirflowRestError,
-    LogCursor,
     RequiredAction,
 )
 from airflow_eos_provider.lab.servers.postgres import Postgres
@@ -164,10 +163,8 @@ def test_a_run_is_triggered_read_and_answered_as_a_person_would(airflow: Airflow
         assert (action.task_id, action.subject, action.body) == ("approve", "May it go on?", "A *plan*.")
         assert action.options == ("Approve", "Reject")
 
-        cursor = LogCursor("lab_test", run_id, "work", try_number=1)
-        lines = rest.new_log_lines(cursor)
+        lines = rest.log("lab_test", run_id, "work", 1)
         assert [line.text for line in lines if line.logger == "worker.of.the.test"] == ["line 0", "line 1", "line 2"]
-        assert rest.new_log_lines(cursor) == []
 
         result = rest.xcom("lab_test", run_id, "work")
         outliving = identify(result["outliving"])
@@ -367,11 +364,9 @@ def test_whatever_is_killed_the_next_start_finds_and_ends_the_rest(airflow: Airf
         until(lambda: not any(root.is_alive() for root in record.roots), "the end of all")
         assert any(process.is_alive() for process in processes)
 
-        found = AirflowLab.load(airflow.folder)
-        assert found is not None
         assert AirflowLab.clear(airflow.folder) >= 1
     finally:
         airflow.stop()
     assert [process for process in processes if process.is_alive()] == []
     assert processes_with(record.marker) == []
-    assert AirflowLab.load(airflow.folder) is None
+    assert AirflowLab.clear(airflow.folder) == 0

@@ -36,7 +36,7 @@ from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.airflow import COMPONENTS, AirflowLab, AirflowOptions, database_name, wait_for_dag
-from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest, LogCursor, RequiredAction
+from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest, RequiredAction
 from airflow_eos_provider.lab.servers.postgres import Postgres
 from airflow_eos_provider.processes import identify
 from airflow_eos_provider.stored import from_json
@@ -132,8 +132,8 @@ class Upgrade:
 
     def log(self, task_id: str) -> str:
         """Of all tries."""
-        cursors = [LogCursor(DAG_ID, self.run_id, task_id, 1 + number) for number in range(self.task(task_id)[1])]
-        return "\n".join(line.text for cursor in cursors for line in self.rest.new_log_lines(cursor))
+        logs = [self.rest.log(DAG_ID, self.run_id, task_id, 1 + number) for number in range(self.task(task_id)[1])]
+        return "\n".join(line.text for log in logs for line in log)
 
     def heartbeat(self) -> str:
         """The scheduler's last, of which it has one in five seconds; it looks for tasks each second."""
@@ -184,7 +184,7 @@ class Upgrade:
     def _is_heard_of(self, task_id: str) -> bool:
         """Whether the scheduler knows of the end of each process in which the current try was deferred."""
         number = self.task(task_id)[1]
-        log = self.rest.new_log_lines(LogCursor(DAG_ID, self.run_id, task_id, number))
+        log = self.rest.log(DAG_ID, self.run_id, task_id, number)
         deferred = [line for line in log if line.text.startswith("Pausing task as DEFERRED")]
         return bool(deferred) and ends_heard_of(self.airflow, self.run_id, task_id, number) >= len(deferred)
 
@@ -649,9 +649,7 @@ def test_of_two_clusters_that_wait_at_once_one_goes_straight_back_to_disabled_an
     assert seen.modes(second) == {Mode.DISABLED}
     (rollout,) = read_journal(second.cluster().kafka, second.group_id).rollouts.values()
     assert rollout.actor == f"airflow {DOWNGRADE_OF_SECOND}/{run}, approved by admin"
-    loggers = {
-        line.logger for task in tasks for line in rest.new_log_lines(LogCursor(DOWNGRADE_OF_SECOND, run, task, 1))
-    }
+    loggers = {line.logger for task in tasks for line in rest.log(DOWNGRADE_OF_SECOND, run, task, 1)}
     assert any(name.endswith(".ConnectRollingUpgradeOperator") for name in loggers)
     assert {name for name in loggers if name.split(".")[0] in ("kafka", "httpx")} == set()
 
@@ -734,7 +732,7 @@ def stale_worker(lab: Lab) -> Iterator[str]:
 
 def log_of(rest: AirflowRest, dag_id: str, run_id: str, task_id: str) -> str:
     """Of its first try."""
-    return "\n".join(line.text for line in rest.new_log_lines(LogCursor(dag_id, run_id, task_id, 1)))
+    return "\n".join(line.text for line in rest.log(dag_id, run_id, task_id, 1))
 
 
 def wait_for(what: str, condition: Callable[[], Any], pause: float = API_PAUSE_SECONDS) -> Any:

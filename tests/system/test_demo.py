@@ -20,7 +20,8 @@ from airflow_eos_provider.demo.command import INTRODUCTION, LOG_WIDTH
 from airflow_eos_provider.demo.main_job import lab_folder, take_down
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ownership import own_processes
-from airflow_eos_provider.lab.servers.airflow import AirflowLab
+from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowRecord
+from airflow_eos_provider.processes import ProcessIdentity
 from tests.ctrl_c import take_ctrl_c
 from tests.waiting import until
 
@@ -77,10 +78,7 @@ class Demo:
 
     def processes(self) -> list[int]:
         """JVMs by their marker, Airflow by its record, the rest by arguments."""
-        found = {process.pid for process in own_processes(self.lab, None)}
-        airflow = AirflowLab.load(self.lab / "airflow")
-        if airflow is not None:
-            found |= {process.pid for process in airflow.processes()}
+        found = {process.pid for process in (*own_processes(self.lab, None), *self.airflow_processes())}
         for process in psutil.process_iter():
             try:
                 if any(str(self.folder) in argument for argument in process.cmdline()):
@@ -88,6 +86,11 @@ class Demo:
             except psutil.Error:
                 continue
         return sorted(found - {os.getpid()})
+
+    def airflow_processes(self) -> tuple[ProcessIdentity, ...]:
+        folder = self.lab / "airflow"
+        record = AirflowRecord.read(folder)
+        return AirflowLab(folder, record).processes() if record is not None else ()
 
     def files(self) -> set[str]:
         return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()}
@@ -108,17 +111,13 @@ def wait_until(condition: Callable[[], object], demo: Demo, process: subprocess.
     until(holds, "the demo to come so far", seconds=END_SECONDS)
 
 
-def airflow_starts(demo: Demo) -> bool:
-    return AirflowLab.load(demo.lab / "airflow") is not None
-
-
 def interrupt(demo: Demo, process: subprocess.Popen[bytes]) -> None:
     """Ctrl-C, after which nothing is left."""
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(timeout=END_SECONDS) == 130
     assert "Interrupted" in demo.output
     assert demo.processes() == []
-    assert demo.files() == {"demo.lock", "lab/.demo.lock"}
+    assert demo.files() == {"lab/.demo.lock"}
 
 
 def test_a_demo_passes_every_check_and_the_next_one_replaces_what_it_kept(demo: Demo) -> None:
@@ -136,7 +135,7 @@ def test_a_demo_passes_every_check_and_the_next_one_replaces_what_it_kept(demo: 
     process = demo.start()
     try:
         # The lab is up, the load runs, and Airflow starts beside it.
-        wait_until(lambda: "  Load: " in demo.output and airflow_starts(demo), demo, process)
+        wait_until(lambda: "  Load: " in demo.output and demo.airflow_processes(), demo, process)
         assert FOUND in demo.output
         assert not set(kept) & set(demo.processes())
         interrupt(demo, process)

@@ -24,7 +24,7 @@ from airflow_eos_provider.interval.verify import statuses
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowOptions, wait_for_dag
-from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
+from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest
 from airflow_eos_provider.lab.servers.postgres import Postgres
 from tests.broker_only import describe
 from tests.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
@@ -97,7 +97,7 @@ def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFacto
     running = AirflowLab.start(options)
     try:
         for dag_id in (DAG_ID, DOWNSTREAM_ID, EXTRAS_ID):
-            wait_for_dag(running, dag_id, 300.0, lambda line: None)
+            wait_for_dag(running, dag_id, 300.0)
         yield running
     finally:
         running.stop()
@@ -115,7 +115,7 @@ def from_the_first(width: timedelta) -> str:
 
 
 def log_of(rest: AirflowRest, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
-    return "\n".join(line.text for line in rest.new_log_lines(LogCursor(dag_id, run_id, task_id, try_number)))
+    return "\n".join(line.text for line in rest.log(dag_id, run_id, task_id, try_number))
 
 
 def eos(lab: Lab, *arguments: str) -> dict[str, Any]:
@@ -297,7 +297,8 @@ def test_clearing_a_finished_day_is_a_quick_no_op(backfilled: Backfilled, rest: 
     run_id = next(iter(backfilled.states))
     before = rest.xcom(DAG_ID, run_id, "write")
     attempts = rest.task_instances(DAG_ID, run_id)[0].try_number
-    rest.clear(DAG_ID, run_id)
+    whole = {"dry_run": False, "dag_run_id": run_id, "only_failed": False, "reset_dag_runs": True}
+    rest._write("POST", f"/api/v2/dags/{DAG_ID}/clearTaskInstances", content=whole)
     succeeded(rest, DAG_ID, run_id)
     after = rest.xcom(DAG_ID, run_id, "write")
     attempt = rest.task_instances(DAG_ID, run_id)[0].try_number

@@ -5,18 +5,16 @@ Ivy resolves from its own default repository, so nothing here names a host.
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import tempfile
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.lab.files import files_of
 from airflow_eos_provider.lab.jars.java import java_program
 
 #: A whole download; ninety jars take 20 s on a good line.
@@ -29,10 +27,7 @@ _CONFIGURATION = "lab"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Artifact:
-    """One jar of a Maven repository.
-
-    :param classifier: for a second jar of the same module, ``test`` for instance; empty for the jar itself.
-    """
+    """One jar of a Maven repository; a second jar of the same module has a classifier, ``test`` for instance."""
 
     organisation: str
     name: str
@@ -59,16 +54,11 @@ class Artifact:
 
 
 def ivy_jar() -> Path:
-    """The Ivy inside pyspark, found without importing pyspark (that would start py4j and cost a second).
-
-    :raises ConfigurationError: pyspark, or Ivy in it, is not installed.
-    """
-    spec = importlib.util.find_spec("pyspark")
-    locations = list(spec.submodule_search_locations or []) if spec else []
-    jars = [jar for location in locations for jar in sorted(Path(location).glob("jars/ivy-*.jar"))]
+    """The Ivy inside pyspark."""
+    jars = files_of("pyspark", "jars/ivy-*.jar")
     if not jars:
         raise ConfigurationError(
-            "Apache Ivy was not found: " + ("pyspark is here without its jars." if spec else "pyspark is missing."),
+            "Apache Ivy was not found: pyspark is missing, or is here without its jars.",
             expected="pyspark with its folder jars/, which the lab fetches Kafka's jars with",
             remedy="Install the extra: pip install 'airflow-eos-provider[lab]'.",
         )
@@ -76,19 +66,11 @@ def ivy_jar() -> Path:
 
 
 def retrieve(
-    artifacts: Iterable[Artifact],
-    into: Path,
-    *,
-    transitive: bool = False,
-    progress: Callable[[int], None] = lambda fetched: None,
-    jvm_options: Sequence[str] = (),
+    artifacts: Iterable[Artifact], into: Path, *, transitive: bool = False, jvm_options: Sequence[str] = ()
 ) -> list[Artifact]:
-    """Download jars into a folder, each under its :attr:`Artifact.file_name`.
+    """Download jars into a folder, each under its :attr:`Artifact.file_name`; returns all that were fetched.
 
     :param transitive: follow the modules' own dependencies too; otherwise exactly these jars are fetched.
-    :param progress: called with the number of jars fetched so far.
-    :param jvm_options: further options for Ivy's JVM.
-    :returns: every jar that was fetched.
     :raises UnreachableError: the repository did not deliver all of them in :data:`FETCH_TIMEOUT_SECONDS`.
     """
     into.mkdir(parents=True, exist_ok=True)
@@ -100,40 +82,32 @@ def retrieve(
         command += ["-settings", str(work / "ivysettings.xml"), "-ivy", str(work / "ivy.xml")]
         command += ["-cache", str(work / "cache"), "-confs", _CONFIGURATION, "-types", *_JAR_TYPES]
         command += ["-retrieve", str(into / "[artifact]-[revision](-[classifier]).[ext]")]
-        _run(command, progress)
+        _run(command)
         return _fetched(work / "cache")
 
 
-def _run(command: list[str], progress: Callable[[int], None]) -> None:
-    """Run Ivy to its end, counting the jars it reports."""
-    tail: deque[str] = deque(maxlen=25)
-    fetched = 0
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
-    watchdog = threading.Timer(FETCH_TIMEOUT_SECONDS, process.kill)
-    watchdog.daemon = True
-    watchdog.start()
+def _run(command: list[str]) -> None:
+    expected = "the public Maven repository to be reachable, or all jars to be in the cache already"
+    remedy = "Check the network and run the command again."
     try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            tail.append(line.rstrip())
-            if "[SUCCESSFUL ]" in line:
-                fetched += 1
-                progress(fetched)
-        code = process.wait()
-    finally:
-        watchdog.cancel()
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    if code != 0:
-        problems = [line for line in tail if "WARN" in line or "ERROR" in line or "problem" in line.lower()]
-        raise UnreachableError(
-            f"Ivy fetched {fetched} jars and then failed (exit code {code}):\n" + "\n".join(problems or tail),
-            expected="the public Maven repository to be reachable, or all jars to be in the cache already",
-            remedy="Check the network and run the command again.",
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=FETCH_TIMEOUT_SECONDS,
+            check=False,
         )
+    except subprocess.TimeoutExpired as error:
+        found = f"Ivy did not fetch all jars in {FETCH_TIMEOUT_SECONDS:.0f} s."
+        raise UnreachableError(found, expected=expected, remedy=remedy) from error
+    if done.returncode != 0:
+        end = done.stdout.splitlines()[-25:]
+        problems = [line for line in end if "WARN" in line or "ERROR" in line or "problem" in line.lower()]
+        found = f"Ivy failed to fetch the jars (exit code {done.returncode}):\n" + "\n".join(problems or end)
+        raise UnreachableError(found, expected=expected, remedy=remedy)
 
 
 def _settings(transitive: bool) -> str:

@@ -9,7 +9,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,21 +28,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class JarLock:
-    """Which jars something consists of.
-
-    :param title: what it is, such as ``Kafka 4.3.1``.
-    :param digests: the SHA-256 of each jar, in hexadecimal digits.
-    """
+    """Which jars something consists of, such as ``Kafka 4.3.1``, each with its SHA-256 in hexadecimal digits."""
 
     title: str
     digests: Mapping[Artifact, str]
 
     @classmethod
     def of(cls, version: str) -> JarLock:
-        """The committed lock of a version of Kafka and Connect.
-
-        :raises ConfigurationError: this version has none.
-        """
+        """The committed lock of a version of Kafka and Connect."""
         if version not in VERSIONS:
             raise ConfigurationError(
                 f"The lab has no locked jars of Kafka {version}.", expected=f"one of {', '.join(VERSIONS)}"
@@ -85,10 +77,7 @@ def place(folder: Path, jar: Artifact) -> Path:
 
 
 def class_path(folder: Path, *, test_connectors: bool = False) -> str:
-    """The class path for ``java -cp``.
-
-    :param test_connectors: with the jar of Connect's own tests, whose connectors then show up among the plugins.
-    """
+    """The class path for ``java -cp``; the jar of Connect's own tests has connectors, which then are plugins."""
     return os.pathsep.join([f"{folder}/*"] + [f"{folder}/test/*"] * test_connectors)
 
 
@@ -104,10 +93,7 @@ def cache_folder() -> Path:
 
 
 def jar_folder(version: str) -> Path:
-    """Where the version's jars lie once they are fetched.
-
-    :raises ConfigurationError: the version is not locked.
-    """
+    """Where the version's jars lie once they are fetched."""
     return cache_folder() / JarLock.of(version).digest
 
 
@@ -123,10 +109,6 @@ def ensure_jars(
     Several labs may ask at once: one fetches, the others wait for it. A jar enters the folder whole and checked, or not
     at all, so a fetch that was killed leaves nothing that could be mistaken for a jar.
 
-    :param progress: receives a line now and then while jars are fetched.
-    :param cache: instead of :func:`cache_folder`.
-    :param jvm_options: further options for the JVM that fetches.
-    :raises ConfigurationError: the version is not locked, or what is needed to fetch is not installed.
     :raises UnreachableError: the repository does not deliver.
     :raises EosError: it delivers something other than what was locked.
     """
@@ -149,16 +131,10 @@ def ensure_jars(
 def _fetch(
     lock: JarLock, missing: Sequence[Artifact], folder: Path, progress: Progress, jvm_options: Sequence[str]
 ) -> None:
-    began = time.monotonic()
     total = len(missing)
     progress(f"Fetching {total} jar{'s' * (total > 1)} of {lock.title} into {folder} (once; about 20 s)")
-
-    def fetched(count: int) -> None:
-        if count % 20 == 0 or count == total:
-            progress(f"  {count} of {total} jars, {time.monotonic() - began:.0f} s")
-
     with tempfile.TemporaryDirectory(prefix=f".fetch-{lock.digest}-", dir=folder.parent) as scratch:
-        retrieve(missing, Path(scratch), progress=fetched, jvm_options=jvm_options)
+        retrieve(missing, Path(scratch), jvm_options=jvm_options)
         for jar in missing:
             arrived = Path(scratch) / jar.file_name
             found = sha256(arrived)

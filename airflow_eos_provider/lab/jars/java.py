@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -28,31 +27,21 @@ def jvm_command(
     class_path: str,
     heap_megabytes: int,
     marker: str,
-    log_config: Path | None = None,
+    log_config: Path,
     options: Sequence[str] = (),
 ) -> list[str]:
-    """The command that runs a main class.
+    """The command that runs a main class, marked as the lab's (see :func:`ownership.marker`).
 
-    :param class_path: as ``java -cp`` takes it.
-    :param heap_megabytes: the largest heap.
-    :param marker: the argument that marks the lab's processes (``ownership.marker``).
     :param log_config: configuration of the logging: log4j2's as XML, reload4j's as properties.
-    :param options: further options of the JVM.
     """
-    archive = class_data_archive(main_class, class_path)
-    shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
-    logging = []
-    if log_config is not None:
-        name = "log4j.configuration" if log_config.suffix == ".properties" else "log4j2.configurationFile"
-        logging = [f"-D{name}={log_config.as_uri()}"]
+    logging = "log4j.configuration" if log_config.suffix == ".properties" else "log4j2.configurationFile"
     return [
         str(java_program()),
         *SHORT_LIVED,
         "-Xshare:auto",
-        *shared,
         f"-Xmx{heap_megabytes}m",
         marker,
-        *logging,
+        f"-D{logging}={log_config.as_uri()}",
         *options,
         "-cp",
         class_path,
@@ -61,25 +50,9 @@ def jvm_command(
     ]
 
 
-def class_data_archive(main_class: str, class_path: str) -> Path:
-    """Where the archive of the classes lies that this program loads (JEP 350), if ``class_data.py`` has made it.
-
-    The JVM takes an archive only if it is of the same JVM and the same jars, and goes on without it otherwise. Jars may
-    follow those that were archived, so only the first entry of the class path counts.
-    """
-    jars = Path(class_path.split(os.pathsep)[0]).parent
-    program = main_class.rpartition(".")[2]
-    jvm = hashlib.sha256(version_text(str(java_program())).encode()).hexdigest()[:8]
-    archived = "Kafka" if program == "StorageTool" else program  # what formats a broker's folder loads half the broker
-    return jars.parent.parent / "class-data" / f"{jars.name[:16]}-{archived}-{jvm}.jsa"
-
-
 @lru_cache(maxsize=1)
 def java_program() -> Path:
-    """The ``java`` of JAVA_HOME, or else of PATH.
-
-    :raises ConfigurationError: there is none, or it is older than :data:`REQUIRED_JAVA`.
-    """
+    """The ``java`` of JAVA_HOME, or else of PATH."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
     where = f"in JAVA_HOME ({home})" if home else "on PATH"

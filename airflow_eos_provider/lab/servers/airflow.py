@@ -21,19 +21,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import psutil
 
 from airflow_eos_provider.errors import EosError, UnreachableError
+from airflow_eos_provider.lab.files import write_atomically
 from airflow_eos_provider.lab.ownership import log_tail
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers.airflow_rest import AirflowRest
 from airflow_eos_provider.lab.servers.postgres import Postgres
-from airflow_eos_provider.lab.startup_wait import Starting, StartupLimits, wait_until_ready
+from airflow_eos_provider.lab.waiting import STARTUP_SECONDS, Starting, wait_until_ready
 from airflow_eos_provider.processes import INHERITED_VARIABLES, ProcessIdentity, from_pid_file, identify, spawn
 
 #: Inherited by every process of one Airflow of the lab; its value is unlike that of any other.
@@ -50,9 +51,6 @@ _HEALTH = {
     "triggerer": "triggerer",
     "dag_processor": "dag-processor",
 }
-
-#: Alone the migration needs ten seconds and the components another twenty.
-STARTUP_LIMITS = StartupLimits(idle_seconds=180.0, overall_seconds=1800.0)
 
 #: Airflow imports it in each of its processes. What a start makes stays, so garbage is looked for seldom: that took a
 #: fifth of a start's CPU. The scheduler forks a process for each task, and the DAG processor one for each file: what
@@ -78,18 +76,11 @@ _TRACK_EVERY_SECONDS = 2.0
 _STOP_GRACE_SECONDS = 10.0
 _HEALTH_POLL_SECONDS = 0.5
 
-Progress = Callable[[str], None]
-
-
-class AirflowNotHealthyError(EosError):
-    """Airflow did not come up."""
-
 
 @dataclass(frozen=True, slots=True)
 class AirflowRecord:
     """What is written down about one Airflow, before its first process starts and again when it has new ones.
 
-    :param marker: value of :data:`MARKER_VARIABLE`.
     :param roots: the processes that were started here; each leads the session of those that it started.
     :param processes: all that were seen so far and lived at the last look.
     """
@@ -100,26 +91,16 @@ class AirflowRecord:
     processes: tuple[ProcessIdentity, ...] = ()
 
     def write(self, folder: Path) -> None:
-        document = {
-            "marker": self.marker,
-            "url": self.url,
-            "roots": [_to_document(process) for process in self.roots],
-            "processes": [_to_document(process) for process in self.processes],
-        }
-        temporary = folder / f"{_RECORD}.new"
-        temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
-        temporary.replace(folder / _RECORD)
+        write_atomically(folder / _RECORD, json.dumps(asdict(self), indent=1))
 
     @classmethod
     def read(cls, folder: Path) -> AirflowRecord | None:
         try:
             document = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-            return cls(
-                marker=str(document["marker"]),
-                url=str(document["url"]),
-                roots=tuple(_from_document(process) for process in document["roots"]),
-                processes=tuple(_from_document(process) for process in document["processes"]),
+            roots, processes = (
+                tuple(ProcessIdentity(**process) for process in document[name]) for name in ("roots", "processes")
             )
+            return cls(document["marker"], document["url"], roots, processes)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
@@ -134,13 +115,10 @@ class AirflowOptions:
     """How an Airflow of the lab is started.
 
     :param folder: everything of this Airflow but its database: AIRFLOW_HOME, logs.
-    :param dags_folder: the DAG files.
     :param postgres: a server that runs; this Airflow gets a database of its own there, named after the folder.
     :param connections: JSON by connection id; may hold secrets.
-    :param environment: further variables.
     :param components: of :data:`COMPONENTS` those that are started; pages and REST API need the ``api-server`` alone.
     :param path: of its address, as behind a proxy that serves more: ``/tools/air``.
-    :param limits: how long the database's migration, and then the components, are waited for.
     """
 
     folder: Path
@@ -150,7 +128,6 @@ class AirflowOptions:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     components: Sequence[str] = COMPONENTS
     path: str = ""
-    limits: StartupLimits = STARTUP_LIMITS
 
 
 class AirflowLab:
@@ -180,14 +157,13 @@ class AirflowLab:
         return self.folder / _PASSWORDS
 
     @classmethod
-    def start(cls, options: AirflowOptions, progress: Progress = lambda _: None) -> AirflowLab:
+    def start(cls, options: AirflowOptions) -> AirflowLab:
         """Start Airflow and wait until each of its components says that it is healthy.
 
         What an earlier, killed start left in this folder is ended first. Its database is kept.
 
-        :param progress: receives what is awaited, at least every two seconds.
-        :raises AirflowNotHealthyError: a component, or the database, ended or is beyond its limits; it is named
-            with the end of its own log, and nothing of this Airflow is left.
+        :raises EosError: a component, or the database, ended or does not get ready; it is named with the end of its
+            own log, and nothing of this Airflow is left.
         """
         folder = options.folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
@@ -201,28 +177,19 @@ class AirflowLab:
         environment = lab._environment(options, port, worker_log_port, trigger_log_port)
         lab._tracker.start()
         try:
-            lab._migrate(options, environment, progress)
-            lab._start_components(options, environment, progress)
+            lab._migrate(options.postgres, environment)
+            parts = [_postgres_part(options.postgres)]
+            parts += [lab.start_component(name, environment) for name in options.components]
+            with lab.rest() as rest:
+                wait_until_ready(parts, lambda: _unhealthy(rest, options.components), poll_seconds=_HEALTH_POLL_SECONDS)
         except BaseException:
             lab.stop()
             raise
         return lab
 
-    @classmethod
-    def load(cls, folder: Path) -> AirflowLab | None:
-        """The Airflow that an earlier command started in this folder; None if none of its processes runs."""
-        record = AirflowRecord.read(folder)
-        if record is None:
-            return None
-        lab = cls(folder.resolve(), record)
-        return lab if lab.processes() else None
-
     @staticmethod
     def clear(folder: Path) -> int:
-        """End whatever an earlier Airflow of this folder left running.
-
-        :returns: how many processes were found.
-        """
+        """End whatever an earlier Airflow of this folder left running; returns how many processes were found."""
         record = AirflowRecord.read(folder)
         return AirflowLab(folder, record).stop() if record is not None else 0
 
@@ -240,7 +207,7 @@ class AirflowLab:
     def stop(self) -> int:
         """End every process of this Airflow: all are asked first, and after the grace ended by force.
 
-        :returns: how many processes there were.
+        Returns how many processes there were.
         """
         self._stopping.set()
         if self._tracker.is_alive():
@@ -250,7 +217,7 @@ class AirflowLab:
         # A component that ends may start another process in its last moments, hence the second and third look. Its
         # session outlives it then: a number that processes still have is not given to a new one (fork(2), setsid(2)).
         for round_number in range(3):
-            living = dict.fromkeys((*self.processes(), *(one for root in led for one in _left_by(root))))
+            living = dict.fromkeys((*self.processes(), *(one for root in led for one in _session_of(root))))
             if not living:
                 break
             ended.update(living)
@@ -294,20 +261,17 @@ class AirflowLab:
 
     def _write_password(self) -> None:
         # Written before the start: Airflow prints a password that it had to make itself, into the log.
-        descriptor = os.open(self.password_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(json.dumps({USERNAME: secrets.token_urlsafe(12)}) + "\n")
+        write_atomically(self.password_file, json.dumps({USERNAME: secrets.token_urlsafe(12)}) + "\n")
 
     def _write_local_settings(self) -> None:
         folder = self.home / "config"  # Airflow looks there
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS, encoding="utf-8")
 
-    def _migrate(self, options: AirflowOptions, environment: Mapping[str, str], progress: Progress) -> None:
+    def _migrate(self, postgres: Postgres, environment: Mapping[str, str]) -> None:
         """Make the database and its tables."""
-        if not options.postgres.answers():
-            self._fail_for_postgres(options.postgres)
-        options.postgres.create_database(database_name(self.folder))
+        _postgres_part(postgres)
+        postgres.create_database(database_name(self.folder))
         log = self.log("migration")
         # A child of this process, not spawned to outlive it: its exit code is asked for.
         inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
@@ -322,57 +286,21 @@ class AirflowLab:
                 start_new_session=True,
             )
         migration = Starting("The migration of Airflow's database", self._remember_root(process.pid), log)
-        parts = [*self._postgres_part(options.postgres), migration]
-        self._wait(parts, lambda: () if process.poll() is not None else (migration.name,), options, progress)
-        if process.returncode != 0:
-            self._postgres_part(options.postgres)  # if the server has ended, it is the cause
-            raise AirflowNotHealthyError(
-                f"{migration.name} ended with exit code {process.returncode}. {migration.end_of_log()}",
-                remedy=f"Read {log}.",
+        try:
+            code = process.wait(STARTUP_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise EosError(f"{migration.name} takes too long. {migration.end_of_log()}") from error
+        if code != 0:
+            _postgres_part(postgres)  # if the server has ended, it is the cause
+            raise EosError(
+                f"{migration.name} ended with exit code {code}. {migration.end_of_log()}", remedy=f"Read {log}."
             )
-
-    def _start_components(self, options: AirflowOptions, environment: Mapping[str, str], progress: Progress) -> None:
-        parts = self._postgres_part(options.postgres)
-        parts += [self.start_component(name, environment) for name in options.components]
-        with self.rest() as rest:
-            self._wait(parts, lambda: _unhealthy(rest, options.components), options, progress)
 
     def start_component(self, name: str, environment: Mapping[str, str]) -> Starting:
         """Start one component, which :meth:`stop` ends; it is not waited for."""
         log = self.log(name)
         process = spawn([_airflow_program(), name], log=log, cwd=self.folder, env=environment)
         return Starting(name, self._remember_root(process.pid, process), log)
-
-    def _wait(
-        self,
-        parts: Sequence[Starting],
-        not_ready: Callable[[], Collection[str]],
-        options: AirflowOptions,
-        progress: Progress,
-    ) -> None:
-        wait_until_ready(
-            parts,
-            not_ready,
-            options.limits,
-            progress=lambda elapsed, names: progress(f"Airflow starts ({elapsed:.0f} s): {', '.join(names)}"),
-            ended=AirflowNotHealthyError,
-            given_up=AirflowNotHealthyError,
-            poll_seconds=_HEALTH_POLL_SECONDS,
-        )
-
-    def _postgres_part(self, postgres: Postgres) -> list[Starting]:
-        """The database's server: Airflow does not come up without it, and then it is to be named."""
-        process = from_pid_file(postgres.pid_file)
-        if process is None:
-            self._fail_for_postgres(postgres)
-        return [Starting(postgres.name, process, postgres.log)]
-
-    def _fail_for_postgres(self, postgres: Postgres) -> NoReturn:
-        raise AirflowNotHealthyError(
-            f"postgres at {postgres.address}, the server of Airflow's database, does not run. "
-            f"The end of {postgres.log}:\n{log_tail(postgres.log)}",
-            remedy=f"Read {postgres.log}.",
-        )
 
     def _remember_root(self, pid: int, process: ProcessIdentity | None = None) -> ProcessIdentity:
         """Write down a process right after its start, before anything else can happen to this one."""
@@ -398,12 +326,9 @@ class AirflowLab:
                 # One that was seen between fork and exec had its parent's environment; it may be meant to outlive us.
                 if process.is_alive() and not _has_another_environment(process.pid)
             ]
-        found = dict.fromkeys(known)
-        found.update(dict.fromkeys(_descendants(known)))
-        found.update(dict.fromkeys(_marked(self._record.marker)))
-        for root in self._record.roots:
-            found.update(dict.fromkeys(_session_of(root)))
-        self._remember(found)
+        living = [root for root in self._record.roots if root.is_alive()]  # else the session's number proves nothing
+        sessions = (one for root in living for one in _session_of(root))
+        self._remember(dict.fromkeys((*known, *_descendants(known), *_marked(self._record.marker), *sessions)))
 
     def _remember(self, processes: Iterable[ProcessIdentity]) -> None:
         with self._lock:
@@ -415,12 +340,16 @@ class AirflowLab:
                 self._record.write(self.folder)
 
 
-def _to_document(process: ProcessIdentity) -> dict[str, float]:
-    return {"pid": process.pid, "started_at": process.started_at}
-
-
-def _from_document(document: Mapping[str, Any]) -> ProcessIdentity:
-    return ProcessIdentity(int(document["pid"]), float(document["started_at"]))
+def _postgres_part(postgres: Postgres) -> Starting:
+    """The database's server: Airflow does not come up without it, and then it is to be named."""
+    process = from_pid_file(postgres.pid_file)
+    if process is None or not postgres.answers():
+        raise EosError(
+            f"postgres at {postgres.address}, the server of Airflow's database, does not run. "
+            f"The end of {postgres.log}:\n{log_tail(postgres.log)}",
+            remedy=f"Read {postgres.log}.",
+        )
+    return Starting(postgres.name, process, postgres.log)
 
 
 def _airflow_program() -> str:
@@ -451,22 +380,19 @@ def _is_healthy(component: Any) -> bool:
     return isinstance(component, dict) and component.get("status") == "healthy"
 
 
-def _descendants(roots: Iterable[ProcessIdentity]) -> list[ProcessIdentity]:
+def _descendants(roots: Iterable[ProcessIdentity]) -> Iterator[ProcessIdentity]:
     """The processes below these, except sessions that a task began on purpose with an environment of their own."""
     children: dict[int, list[int]] = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             children.setdefault(process.ppid(), []).append(process.pid)
-    found = []
     waiting = [root.pid for root in roots]
     while waiting:
         for pid in children.get(waiting.pop(), []):
             identity = identify(pid)
-            if identity is None or _outlives(pid):
-                continue
-            found.append(identity)
-            waiting.append(pid)
-    return found
+            if identity is not None and not _outlives(pid):
+                yield identity
+                waiting.append(pid)
 
 
 def _outlives(pid: int) -> bool:
@@ -484,39 +410,24 @@ def _has_another_environment(pid: int) -> bool:
         return False
 
 
-def _session_of(leader: ProcessIdentity) -> list[ProcessIdentity]:
+def _session_of(leader: ProcessIdentity) -> Iterator[ProcessIdentity]:
     """The leader's session. Airflow's renamed processes show no environment and may have lost their parent.
 
-    Empty when the leader is gone: then the number of the session proves nothing any more.
+    None when another process has the leader's number by now: the session of this number is another one.
     """
-    return _of_session(leader.pid) if leader.is_alive() else []
-
-
-def _left_by(leader: ProcessIdentity) -> list[ProcessIdentity]:
-    """The session of a leader that lived a moment ago, whether it has ended since or not."""
-    now = identify(leader.pid)
-    return _of_session(leader.pid) if now in (None, leader) else []
-
-
-def _of_session(number: int) -> list[ProcessIdentity]:
-    found = []
+    if identify(leader.pid) is not None and not leader.is_alive():
+        return
     for pid in psutil.pids():
         with contextlib.suppress(ProcessLookupError):
-            identity = identify(pid) if os.getsid(pid) == number else None
-            if identity is not None:
-                found.append(identity)
-    return found
+            if os.getsid(pid) == leader.pid and (identity := identify(pid)) is not None:
+                yield identity
 
 
-def _marked(marker: str) -> list[ProcessIdentity]:
-    found = []
+def _marked(marker: str) -> Iterator[ProcessIdentity]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARKER_VARIABLE) == marker:
-                identity = identify(process.pid)
-                if identity is not None:
-                    found.append(identity)
-    return found
+            if process.environ().get(MARKER_VARIABLE) == marker and (identity := identify(process.pid)) is not None:
+                yield identity
 
 
 def _end_all(processes: Iterable[ProcessIdentity], *, grace_seconds: float) -> None:
@@ -532,7 +443,7 @@ def _end_all(processes: Iterable[ProcessIdentity], *, grace_seconds: float) -> N
         process.stop(kill=True)
 
 
-def wait_for_dag(lab: AirflowLab, dag_id: str, deadline_seconds: float, progress: Progress = lambda _: None) -> None:
+def wait_for_dag(lab: AirflowLab, dag_id: str, deadline_seconds: float) -> None:
     """Wait until the DAG processor has stored a DAG.
 
     :raises UnreachableError: it is not there by the deadline; with the errors of the DAG files, if there are any.
@@ -549,5 +460,4 @@ def wait_for_dag(lab: AirflowLab, dag_id: str, deadline_seconds: float, progress
                     + f" The end of {lab.log('dag-processor')}:\n{log_tail(lab.log('dag-processor'))}",
                     remedy=f"Read that log, and the DAG files' own in {lab.home / 'logs'}.",
                 )
-            progress(f"Airflow reads its DAG files ({elapsed:.0f} s)")
             time.sleep(1.0)

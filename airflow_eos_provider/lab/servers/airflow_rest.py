@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from types import TracebackType
 from typing import Any
 
 import httpx
 
 from airflow_eos_provider.errors import EosError, UnreachableError
 
-#: Pauses between two attempts of a read that got no answer, seconds.
+#: Limit of one request, seconds.
+_REQUEST_SECONDS = 60.0
+
+#: A *read* that gets no answer is repeated for so long, after such pauses, seconds; a write is never repeated.
+_RETRY_SECONDS = 60.0
 _RETRY_PAUSE_SECONDS = 0.5
 
 _LOG_END_LINES = 15
@@ -26,15 +29,12 @@ FINAL_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "re
 
 
 class AirflowRestError(EosError):
-    """Airflow answered with an error.
-
-    :ivar status: the HTTP status code.
-    """
+    """Airflow answered with an error, of this HTTP status."""
 
     exit_code = 6
 
-    def __init__(self, found: str, *, status: int = 0, expected: str | None = None, remedy: str | None = None) -> None:
-        super().__init__(found, expected=expected, remedy=remedy)
+    def __init__(self, found: str, *, status: int = 0) -> None:
+        super().__init__(found)
         self.status = status
 
 
@@ -50,33 +50,21 @@ class TaskInstance:
     state: str | None
     try_number: int
 
-    @property
-    def is_final(self) -> bool:
-        return self.state in FINAL_STATES
-
 
 @dataclass(frozen=True, slots=True)
 class RequiredAction:
-    """A question to a person, as the page "Required Actions" shows it.
-
-    :param body: the text, markdown.
-    :param options: what may be answered.
-    """
+    """A question to a person, as the page "Required Actions" shows it, with its text and what may be answered."""
 
     task_id: str
     map_index: int
     subject: str
     body: str
     options: tuple[str, ...]
-    response_received: bool
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of a task's log.
-
-    :param logger: name of the logger; an operator's own lines have its module's name in it.
-    """
+    """One line of a task's log; the logger of an operator's own lines has its module's name in it."""
 
     timestamp: datetime
     level: str
@@ -84,65 +72,32 @@ class LogLine:
     text: str
 
 
-@dataclass(slots=True)
-class LogCursor:
-    """How far the log of one task instance has been read; see :meth:`AirflowRest.new_log_lines`."""
-
-    dag_id: str
-    run_id: str
-    task_id: str
-    try_number: int
-    lines_read: int = 0
-
-
-@dataclass(slots=True)
 class AirflowRest:
-    """A client of one Airflow, for use as a context manager.
+    """A client of one Airflow, for use as a context manager."""
 
-    :param url: address of the api-server, without a path.
-    :param timeout_seconds: limit of one request.
-    :param retry_seconds: how long a *read* is repeated when it gets no answer; a write is never repeated.
-    """
-
-    url: str
-    username: str
-    password: str = field(repr=False)
-    timeout_seconds: float = 60.0
-    retry_seconds: float = 60.0
-    _client: httpx.Client = field(init=False, repr=False)
-    _token: str = field(init=False, repr=False, default="")
-
-    def __post_init__(self) -> None:
+    def __init__(self, url: str, username: str, password: str) -> None:
+        self.url = url
         # trust_env=False: the lab is on this machine, and no proxy of the environment may come between.
-        self._client = httpx.Client(base_url=self.url, timeout=self.timeout_seconds, trust_env=False)
+        self._client = httpx.Client(base_url=url, timeout=_REQUEST_SECONDS, trust_env=False)
+        self._login = _Login(url, username, password)
 
     def __enter__(self) -> AirflowRest:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def health(self) -> dict[str, Any]:
-        """``GET /api/v2/monitor/health``: one entry per component, asked once and without a token.
-
-        :raises UnreachableError: nothing answers.
-        """
-        return self._json(self._once("GET", "/api/v2/monitor/health", authorised=False))
+        """``GET /api/v2/monitor/health``: one entry per component, asked once and without a token."""
+        return self._once("GET", "/api/v2/monitor/health", auth=None)
 
     def execution_health(self) -> dict[str, Any]:
         """``GET /execution/health``: whether tasks are answered, asked once and without a token.
 
         Airflow 3.3.2 makes this part of the api-server at the first call, which takes it five to ten seconds of CPU and
         holds up every other call; a task's process whose first five calls are each given up meanwhile costs a try.
-
-        :raises UnreachableError: nothing answers.
         """
-        return self._json(self._once("GET", "/execution/health", authorised=False))
+        return self._once("GET", "/execution/health", auth=None)
 
     def dag_is_known(self, dag_id: str) -> bool:
         """Whether the DAG processor has parsed this DAG and stored it."""
@@ -160,24 +115,13 @@ class AirflowRest:
         return tuple(f"{entry['filename']}:\n{entry['stack_trace']}" for entry in errors)
 
     def unpause(self, dag_id: str) -> None:
-        self._write(
-            "PATCH", f"/api/v2/dags/{dag_id}", params={"update_mask": "is_paused"}, content={"is_paused": False}
-        )
+        path = f"/api/v2/dags/{dag_id}"
+        self._write("PATCH", path, params={"update_mask": "is_paused"}, content={"is_paused": False})
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
-        """Start a run, as the button in the UI does.
-
-        :returns: the run's id.
-        """
-        answer = self._write(
-            "POST", f"/api/v2/dags/{dag_id}/dagRuns", content={"logical_date": None, "conf": dict(conf or {})}
-        )
-        return str(answer["dag_run_id"])
-
-    def clear(self, dag_id: str, run_id: str) -> None:
-        """Clear every task of a run, so that all are done once more."""
-        content = {"dry_run": False, "dag_run_id": run_id, "only_failed": False, "reset_dag_runs": True}
-        self._write("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", content=content)
+        """Start a run, as the button in the UI does; returns its id."""
+        content = {"logical_date": None, "conf": dict(conf or {})}
+        return str(self._write("POST", f"/api/v2/dags/{dag_id}/dagRuns", content=content)["dag_run_id"])
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         return str(self._read(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
@@ -189,8 +133,11 @@ class AirflowRest:
         """
         state = self.run_state(dag_id, run_id)
         if state in FINAL_STATES - {"success"}:
-            failed = [task for task in self.task_instances(dag_id, run_id) if task.state == "failed"]
-            logs = [f"\nThe end of the log of {task.task_id}:\n{self.log_end(dag_id, run_id, task)}" for task in failed]
+            logs = []
+            for task in self.task_instances(dag_id, run_id):
+                if task.state == "failed":
+                    lines = self.log(dag_id, run_id, task.task_id, task.try_number)[-_LOG_END_LINES:]
+                    logs += [f"\nThe end of the log of {task.task_id}:", *(f"\n{line.text}" for line in lines)]
             raise EosError(f"The run {run_id} of {dag_id} ended as {state}.{''.join(logs)}")
         return state == "success"
 
@@ -201,34 +148,24 @@ class AirflowRest:
             for entry in answer["task_instances"]
         )
 
-    def new_log_lines(self, cursor: LogCursor) -> list[LogLine]:
-        """The lines that a task wrote since the last call with this cursor; none while there is no log yet."""
-        path = f"/api/v2/dags/{cursor.dag_id}/dagRuns/{cursor.run_id}/taskInstances/{cursor.task_id}/logs"
+    def log(self, dag_id: str, run_id: str, task_id: str, try_number: int) -> list[LogLine]:
+        """The lines that a try of a task has written; none while there is no log yet."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
         try:
-            answer = self._read(f"{path}/{cursor.try_number}", map_index=-1)
+            return _log_lines(self._read(path, map_index=-1)["content"])
         except AirflowRestError as error:
             if error.status == 404:
                 return []
             raise
-        lines = _log_lines(answer["content"])
-        new = lines[cursor.lines_read :]
-        cursor.lines_read = max(cursor.lines_read, len(lines))
-        return new
 
-    def log_end(self, dag_id: str, run_id: str, task: TaskInstance) -> str:
-        """The last lines of the log of a task's current try."""
-        lines = self.new_log_lines(LogCursor(dag_id, run_id, task.task_id, task.try_number))
-        return "\n".join(line.text for line in lines[-_LOG_END_LINES:])
-
-    def required_actions(self, dag_id: str, run_id: str, *, open_only: bool = True) -> tuple[RequiredAction, ...]:
-        """The questions of a run that wait for a person (all of them without ``open_only``).
+    def required_actions(self, dag_id: str, run_id: str) -> tuple[RequiredAction, ...]:
+        """The questions of a run that wait for a person.
 
         A question can be seen a moment before its task is parked. Airflow 3.3.2 strands a task that is answered while
         it is being parked: ``update_hitl_detail`` waits for the row's lock and then goes by the state that it had read
         before. So a question whose task is not parked yet does not wait for anybody.
         """
-        parameters: dict[str, Any] = {"response_received": False} if open_only else {}
-        answer = self._read(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/hitlDetails", **parameters)
+        answer = self._read(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/hitlDetails", response_received=False)
         return tuple(
             RequiredAction(
                 task_id=entry["task_instance"]["task_id"],
@@ -236,21 +173,18 @@ class AirflowRest:
                 subject=entry["subject"],
                 body=entry["body"] or "",
                 options=tuple(entry["options"]),
-                response_received=bool(entry["response_received"]),
             )
             for entry in answer["hitl_details"]
-            if not open_only or entry["task_instance"]["state"] in _PARKED
+            if entry["task_instance"]["state"] in _PARKED
         )
 
-    def answer(
-        self, dag_id: str, run_id: str, action: RequiredAction, option: str, params: Mapping[str, Any] | None = None
-    ) -> None:
+    def answer(self, dag_id: str, run_id: str, action: RequiredAction, option: str) -> None:
         """Answer a required action with one of its options.
 
         :raises AirflowRestError: it was answered already (409), or the task asks nothing (404).
         """
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{action.task_id}/{action.map_index}/hitlDetails"
-        self._write("PATCH", path, content={"chosen_options": [option], "params_input": dict(params or {})})
+        self._write("PATCH", path, content={"chosen_options": [option], "params_input": {}})
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
         """What a task returned.
@@ -269,20 +203,16 @@ class AirflowRest:
         :param backwards: the newest interval first.
         :returns: the backfill's id.
         """
-        answer = self._write(
-            "POST",
-            "/api/v2/backfills",
-            content={
-                "dag_id": dag_id,
-                "from_date": from_date.isoformat(),
-                "to_date": to_date.isoformat(),
-                "run_backwards": backwards,
-                "max_active_runs": max_active_runs,
-                "reprocess_behavior": "failed",
-                "dag_run_conf": {},
-            },
-        )
-        return int(answer["id"])
+        content = {
+            "dag_id": dag_id,
+            "from_date": from_date.isoformat(),
+            "to_date": to_date.isoformat(),
+            "run_backwards": backwards,
+            "max_active_runs": max_active_runs,
+            "reprocess_behavior": "failed",
+            "dag_run_conf": {},
+        }
+        return int(self._write("POST", "/api/v2/backfills", content=content)["id"])
 
     def run_states(self, dag_id: str) -> dict[str, str]:
         """State by run id of a DAG's runs, oldest first (the first 500)."""
@@ -290,10 +220,10 @@ class AirflowRest:
         return {entry["dag_run_id"]: entry["state"] for entry in answer["dag_runs"]}
 
     def _read(self, path: str, **parameters: Any) -> dict[str, Any]:
-        deadline = time.monotonic() + self.retry_seconds
+        deadline = time.monotonic() + _RETRY_SECONDS
         while True:
             try:
-                return self._json(self._once("GET", path, params=parameters))
+                return self._once("GET", path, params=parameters)
             except (UnreachableError, AirflowRestError) as error:
                 busy = not isinstance(error, AirflowRestError) or error.status >= 500
                 if not busy or time.monotonic() > deadline:
@@ -303,65 +233,54 @@ class AirflowRest:
     def _write(
         self, method: str, path: str, *, content: Mapping[str, Any], params: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        return self._json(self._once(method, path, params=params, content=content))
+        return self._once(method, path, params=params, json=content)
 
-    def _once(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, Any] | None = None,
-        content: Mapping[str, Any] | None = None,
-        authorised: bool = True,
-    ) -> httpx.Response:
-        response = self._send(method, path, params, content, self._bearer() if authorised else {})
-        if response.status_code == 401 and authorised:  # the token has run out
-            self._token = ""
-            response = self._send(method, path, params, content, self._bearer())
+    def _once(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        try:
+            response = self._client.request(method, path, **{"auth": self._login, **options})
+        except httpx.TransportError as error:
+            raise UnreachableError(
+                f"Airflow's API at {self.url} does not answer {method} {path} ({type(error).__name__}: {error})."
+            ) from error
         if response.status_code >= 400:
             raise AirflowRestError(
                 f"Airflow answered {method} {path} with {response.status_code}: {_detail(response)}",
                 status=response.status_code,
             )
-        return response
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, Any] | None,
-        content: Mapping[str, Any] | None,
-        headers: dict[str, str],
-    ) -> httpx.Response:
-        try:
-            return self._client.request(
-                method, path, params=params, json=content, headers={"Accept": "application/json", **headers}
-            )
-        except httpx.TransportError as error:
-            raise UnreachableError(
-                f"Airflow's API at {self.url} does not answer {method} {path} ({type(error).__name__}: {error})."
-            ) from error
-
-    def _bearer(self) -> dict[str, str]:
-        if not self._token:
-            # No error of this request may carry its body, which is the password.
-            response = self._send(
-                "POST", "/auth/token", None, {"username": self.username, "password": self.password}, {}
-            )
-            if response.status_code != 201:
-                raise AirflowRestError(
-                    f"Airflow gave the user {self.username} no token ({response.status_code}).",
-                    status=response.status_code,
-                )
-            self._token = response.json()["access_token"]
-        return {"Authorization": f"Bearer {self._token}"}
-
-    @staticmethod
-    def _json(response: httpx.Response) -> dict[str, Any]:
-        document = response.json()
+        document = response.json() if response.content else {}
         if not isinstance(document, dict):
-            raise AirflowRestError(f"Airflow answered {response.request.url.path} with no JSON object.")
+            raise AirflowRestError(f"Airflow answered {path} with no JSON object.")
         return document
+
+
+class _Login(httpx.Auth):
+    """A token for the user's password, and another one when it has run out."""
+
+    requires_response_body = True
+
+    def __init__(self, url: str, username: str, password: str) -> None:
+        self._url = f"{url}/auth/token"
+        self._username = username
+        self._password = password
+        self._token = ""
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        for _ in range(2):
+            if not self._token:
+                # No error of this request may carry its body, which is the password.
+                login = {"username": self._username, "password": self._password}
+                answer = yield httpx.Request("POST", self._url, json=login)
+                if answer.status_code != 201:
+                    raise AirflowRestError(
+                        f"Airflow gave the user {self._username} no token ({answer.status_code}).",
+                        status=answer.status_code,
+                    )
+                self._token = answer.json()["access_token"]
+            request.headers["Authorization"] = f"Bearer {self._token}"
+            response = yield request
+            if response.status_code != 401:
+                return
+            self._token = ""
 
 
 def _detail(response: httpx.Response) -> str:
@@ -376,17 +295,14 @@ def _log_lines(content: list[Any]) -> list[LogLine]:
     """The task's own lines; Airflow's note of where the log came from has no time, and is left out."""
     lines = []
     for entry in content:
-        if not isinstance(entry, Mapping) or entry.get("timestamp") is None:
-            continue
-        text = str(entry.get("event", ""))
-        for error in entry.get("error_detail") or []:
-            text += f"\n{error.get('exc_type')}: {error.get('exc_value')}"
-        lines.append(
-            LogLine(
-                timestamp=datetime.fromisoformat(entry["timestamp"]),
-                level=str(entry.get("level", "info")).lower(),
-                logger=str(entry.get("logger", "")),
-                text=text,
+        if isinstance(entry, Mapping) and entry.get("timestamp") is not None:
+            errors = (f"\n{each.get('exc_type')}: {each.get('exc_value')}" for each in entry.get("error_detail") or [])
+            lines.append(
+                LogLine(
+                    timestamp=datetime.fromisoformat(entry["timestamp"]),
+                    level=str(entry.get("level", "info")).lower(),
+                    logger=str(entry.get("logger", "")),
+                    text="".join((str(entry.get("event", "")), *errors)),
+                )
             )
-        )
     return lines

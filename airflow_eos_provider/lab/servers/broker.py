@@ -5,16 +5,13 @@ With three of them all are voters of the controllers' quorum, so that any one ma
 
 from __future__ import annotations
 
-import secrets
-import shutil
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.jars.java import class_data_archive, jvm_command
+from airflow_eos_provider.lab.jars.java import jvm_command
 from airflow_eos_provider.lab.ownership import log_tail
 from airflow_eos_provider.lab.servers.part import Part, place_log_config, write_properties
 from airflow_eos_provider.lab.waiting import broker_answers
@@ -28,9 +25,6 @@ HEAP_MEGABYTES = 512
 #: The heap of each of several.
 SHARED_HEAP_MEGABYTES = 320
 
-#: In a formatted log folder, the records that a new cluster begins with.
-BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
-
 #: Formatting a log folder takes 0.7 s alone.
 FORMAT_SECONDS = 60.0
 
@@ -39,12 +33,8 @@ FORMAT_SECONDS = 60.0
 class Broker(Part):
     """One broker in a lab's folder.
 
-    :param folder: the lab's folder.
-    :param cluster_id: of the Kafka cluster, 22 characters of URL-safe base64.
-    :param port: for clients, on the loopback interface.
-    :param controller_port: for the KRaft controller, on the loopback interface.
-    :param class_path: of Kafka's jars.
-    :param marker: the argument that marks the lab's processes.
+    :param port: for clients.
+    :param controller_port: for the KRaft controllers.
     :param number: the node id, 1 for the first broker.
     :param quorum: the controller ports of all nodes, in the order of their numbers; empty for a node that is alone.
     """
@@ -57,22 +47,11 @@ class Broker(Part):
     marker: str
     number: int = 1
     quorum: tuple[int, ...] = ()
+    jvm_options: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         return broker_name(self.number)
-
-    @property
-    def config(self) -> Path:
-        return self.folder / f"{self.name}.properties"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / f"{self.name}.log"
-
-    @property
-    def pid_file(self) -> Path:
-        return self.folder / f"{self.name}.pid"
 
     @property
     def log_folder(self) -> Path:
@@ -84,11 +63,7 @@ class Broker(Part):
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def address(self) -> str:
-        return self.bootstrap_servers
+        return self.address
 
     def answers(self) -> bool:
         return broker_answers(self.lab_client)
@@ -142,27 +117,11 @@ class Broker(Part):
         return {"controller.quorum.voters": ",".join(voters)}
 
     def prepare(self) -> None:
-        """Write the properties file and the configuration of the logging, and format the log folder.
-
-        :raises EosError: Kafka refuses to format it.
-        """
+        """Write the properties file and the configuration of the logging, and format the log folder if it is new."""
         write_properties(self.config, self.properties())
         place_log_config(self.log_config)
-        records = bootstrap_checkpoint(self.class_path)
-        if records.exists():
-            self._format_with(records)
-        else:
+        if not (self.log_folder / "meta.properties").exists():
             self._format()
-
-    def _format_with(self, records: Path) -> None:
-        """Write what ``StorageTool`` writes where the voters are configured: who the node is, and the first records.
-
-        The tool's JVM takes 0.8 s of CPU, a third of a broker's start.
-        """
-        self.log_folder.mkdir(parents=True)
-        identity = {"version": "1", "cluster.id": self.cluster_id, "node.id": str(self.number)}
-        write_properties(self.log_folder / "meta.properties", {**identity, "directory.id": secrets.token_urlsafe(16)})
-        shutil.copyfile(records, self.log_folder / BOOTSTRAP_CHECKPOINT)
 
     def _format(self) -> None:
         format_arguments = ["format", "-t", self.cluster_id, "-c", str(self.config)]
@@ -195,16 +154,6 @@ class Broker(Part):
             log_config=self.log_config,
             options=self.jvm_options,
         )
-
-    @property
-    def jvm_options(self) -> Sequence[str]:
-        """Further options of its JVM."""
-        return ()
-
-
-def bootstrap_checkpoint(class_path: str) -> Path:
-    """Where the records lie that a new cluster begins with (its features), if ``class_data.py`` has kept them."""
-    return class_data_archive(MAIN_CLASS, class_path).with_suffix(".checkpoint")
 
 
 def broker_name(number: int) -> str:

@@ -14,32 +14,17 @@ from airflow_eos_provider.processes import ProcessIdentity
 
 
 class Part(ABC):
-    """One part of a lab."""
+    """One part of a lab, with its files in the lab's folder, on a port of the loopback interface."""
 
     __slots__ = ()
+
+    folder: Path
+    port: int
 
     @property
     @abstractmethod
     def name(self) -> str:
         """``broker``, ``broker2``, ``postgres``, ``w1`` and so on."""
-
-    @property
-    @abstractmethod
-    def log(self) -> Path: ...
-
-    @property
-    @abstractmethod
-    def pid_file(self) -> Path: ...
-
-    @property
-    @abstractmethod
-    def ports(self) -> tuple[int, ...]:
-        """The ports it listens on."""
-
-    @property
-    @abstractmethod
-    def address(self) -> str:
-        """Where clients reach it: ``host:port`` or a URL."""
 
     @property
     @abstractmethod
@@ -49,16 +34,38 @@ class Part(ABC):
     def answers(self) -> bool:
         """Whether it answers its clients now."""
 
-    def process(self, token: str) -> ProcessIdentity | None:
-        """Its process, None if it does not run.
+    @property
+    def config(self) -> Path:
+        return self.folder / f"{self.name}.properties"
 
-        :param token: the lab's.
-        """
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{self.name}.log"
+
+    @property
+    def pid_file(self) -> Path:
+        return pid_file_of(self.folder, self.name)
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return (self.port,)
+
+    @property
+    def address(self) -> str:
+        """Where clients reach it: ``host:port`` or a URL."""
+        return f"127.0.0.1:{self.port}"
+
+    def process(self, token: str) -> ProcessIdentity | None:
+        """Its process if it runs, known by the lab's token."""
         return own_process(self.pid_file, token)
 
     def mode_in_file(self) -> Mode | None:
         """The mode in a worker's properties file, None for other parts."""
         return None
+
+
+def pid_file_of(folder: Path, name: str) -> Path:
+    return folder / f"{name}.pid"
 
 
 def properties_text(properties: Mapping[str, str]) -> bytes:

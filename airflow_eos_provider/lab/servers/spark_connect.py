@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.lab.files import files_of
 from airflow_eos_provider.lab.jars.java import SHORT_LIVED
-from airflow_eos_provider.lab.ownership import own_process
 from airflow_eos_provider.lab.ports import require_free
-from airflow_eos_provider.lab.startup_wait import Starting, StartupLimits, wait_until_ready
+from airflow_eos_provider.lab.servers.part import Part
+from airflow_eos_provider.lab.waiting import listens, wait_for
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
-#: What the server says once it takes calls.
-_STARTED = "Spark Connect server started at"
-
-#: Alone it needs eight seconds.
-_LIMITS = StartupLimits(idle_seconds=120.0, overall_seconds=900.0)
+SPARK_CONNECT = "spark-connect"
 
 
 @dataclass(frozen=True, slots=True)
-class SparkConnect:
-    """The server of one lab.
-
-    :param folder: the lab's own; receives log, pid file and Spark's scratch files.
-    :param port: of the loopback interface; kept over restarts, so that clients find the next server.
-    :param marker: the argument that marks the lab's processes.
-    :param token: the lab's.
-    :param properties: further properties of Spark.
-    """
+class SparkConnect(Part):
+    """The server of one lab, on one port over all restarts, so that clients find the next server."""
 
     folder: Path
     port: int
@@ -43,15 +32,7 @@ class SparkConnect:
 
     @property
     def name(self) -> str:
-        return "spark-connect"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "spark-connect.log"
-
-    @property
-    def pid_file(self) -> Path:
-        return spark_connect_pid_file(self.folder)
+        return SPARK_CONNECT
 
     @property
     def url(self) -> str:
@@ -59,45 +40,43 @@ class SparkConnect:
         return f"sc://127.0.0.1:{self.port}"
 
     @property
-    def process(self) -> ProcessIdentity | None:
-        """Its process, None if it does not run."""
-        return own_process(self.pid_file, self.token)
+    def running(self) -> ProcessIdentity | None:
+        """Its process if it runs."""
+        return self.process(self.token)
+
+    def answers(self) -> bool:
+        return listens("127.0.0.1", self.port)
 
     def start(self) -> ProcessIdentity:
-        """Start it and wait until it takes calls; one that runs is left alone.
-
-        :raises ConfigurationError: pyspark is not installed.
-        :raises EosError: it does not start; the error shows the end of its log.
-        """
-        if (running := self.process) is not None:
+        """Start it and wait until it takes calls; one that runs is left alone."""
+        if (running := self.running) is not None:
             return running
         require_free(self.port, self.name)
-        scratch = self.folder / "spark"
-        scratch.mkdir(parents=True, exist_ok=True)
-        said_before = self._times_started()
+        command = self.start_command
         process = spawn(
-            self._command(scratch),
+            command,
             log=self.log,
             pid_file=self.pid_file,
-            cwd=scratch,  # it makes folders where it stands
+            cwd=self._scratch,  # it makes folders where it stands
             env={"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(_spark_home()), "SPARK_LOCAL_IP": "127.0.0.1"},
         )
-        wait_until_ready(
-            [Starting(self.name, process, self.log)],
-            lambda: [] if self._times_started() > said_before else [self.name],
-            _LIMITS,
-        )
+        wait_for(self.name, self.answers, process, self.log)
         return process
 
     def stop(self) -> None:
         """Stop it; its Python workers end with it."""
-        if (process := self.process) is not None:
+        if (process := self.running) is not None:
             process.stop()
 
-    def _times_started(self) -> int:
-        return self.log.read_text(encoding="utf-8", errors="replace").count(_STARTED) if self.log.exists() else 0
+    @property
+    def _scratch(self) -> Path:
+        return self.folder / "spark"
 
-    def _command(self, scratch: Path) -> list[str]:
+    @property
+    def start_command(self) -> list[str]:
+        """The command; the properties file that it names is written first."""
+        scratch = self._scratch
+        scratch.mkdir(parents=True, exist_ok=True)
         properties = {
             "spark.master": "local[2,4]",  # in its own process, two tasks at once, four tries each
             "spark.driver.memory": "1g",
@@ -119,16 +98,9 @@ class SparkConnect:
         return [str(submit), "--properties-file", str(file), "--class", _CLASS, "spark-internal"]
 
 
-def spark_connect_pid_file(folder: Path) -> Path:
-    """Where the pid of the server in this folder is written."""
-    return folder / "spark-connect.pid"
-
-
 def _spark_home() -> Path:
-    """pyspark's folder, which is found and not imported: it takes a second."""
-    spec = importlib.util.find_spec("pyspark")
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        return Path(place)
+    for submit in files_of("pyspark", "bin/spark-submit"):
+        return submit.parent.parent
     raise ConfigurationError(
         "pyspark is not installed, whose jars have the Spark Connect server.",
         remedy="Install the extra airflow-eos-provider[lab].",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,11 +26,8 @@ HEAP_MEGABYTES = 448
 class Worker(Part):
     """One worker in a lab's folder.
 
-    :param folder: the lab's folder.
     :param number: 1 for the first worker, ``w1``.
-    :param port: of its REST API, on the loopback interface.
-    :param class_path: of Connect's jars.
-    :param marker: the argument that marks the lab's processes.
+    :param port: of its REST API.
     :param version: of Connect.
     """
 
@@ -40,26 +37,11 @@ class Worker(Part):
     class_path: str
     marker: str
     version: str = DEFAULT_VERSION
+    jvm_options: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         return f"w{self.number}"
-
-    @property
-    def config(self) -> Path:
-        return self.folder / f"{self.name}.properties"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / f"{self.name}.log"
-
-    @property
-    def pid_file(self) -> Path:
-        return self.folder / f"{self.name}.pid"
-
-    @property
-    def ports(self) -> tuple[int, ...]:
-        return (self.port,)
 
     @property
     def host(self) -> str:
@@ -103,11 +85,6 @@ class Worker(Part):
             options=self.jvm_options,
         )
 
-    @property
-    def jvm_options(self) -> Sequence[str]:
-        """Further options of its JVM."""
-        return ()
-
     def prepare(self, properties: Mapping[str, str]) -> None:
         """Write the properties file and the configuration of the logging."""
         write_properties(self.config, properties)
@@ -123,12 +100,7 @@ class Worker(Part):
         session_timeout_ms: int | None = None,
         replication_factor: int = 1,
     ) -> dict[str, str]:
-        """The worker's settings: Connect's defaults but for a small cluster's needs.
-
-        :param rebalance_delay_ms: milliseconds for which a lost worker's tasks wait for it.
-        :param session_timeout_ms: milliseconds, None for Connect's default.
-        :param replication_factor: of the group's internal topics.
-        """
+        """The worker's settings: Connect's defaults but for a small cluster's needs."""
         properties = {
             "bootstrap.servers": bootstrap_servers,
             "group.id": group_id,
@@ -161,10 +133,7 @@ class Worker(Part):
         return properties
 
     def config_bytes(self) -> bytes:
-        """The properties file as it is now.
-
-        :raises OSError: it cannot be read.
-        """
+        """The properties file as it is now."""
         return self.config.read_bytes()
 
     def mode_in_file(self) -> Mode | None:

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_eos_provider.demo import main_job
 from airflow_eos_provider.demo.main_job import lab_folder, run_demo, take_down
-from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab import teardown
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ownership import marker
@@ -58,9 +58,9 @@ def files(folder: Path) -> set[str]:
 
 def test_one_demo_at_a_time_runs_in_a_folder(tmp_path: Path) -> None:
     with main_job._only_demo_in(tmp_path):
-        with pytest.raises(ConfigurationError, match="A demo is running in"):
+        with pytest.raises(EosError, match="is running in"):
             run_demo(tmp_path, DataConsole(), keep=False, days=1)
-        with pytest.raises(ConfigurationError, match="A demo is running in"):
+        with pytest.raises(EosError, match="is running in"):
             take_down(tmp_path)
 
 
@@ -79,7 +79,7 @@ def test_ctrl_c_leaves_no_process_and_no_file_and_a_second_one_does_not_stop_the
     monkeypatch.setattr(main_job, "take_down_lab", taken_down)
     assert "Take everything down" in ran(tmp_path, keep=keep)
     assert jvm.poll() is not None
-    assert files(tmp_path) == {"demo.lock"}
+    assert files(tmp_path) == set()
 
 
 def test_a_demo_says_what_a_killed_one_has_left_and_ends_it(
@@ -92,7 +92,7 @@ def test_a_demo_says_what_a_killed_one_has_left_and_ends_it(
     assert "Ended 1 process of an earlier demo in" in " ".join(ran(tmp_path).split())
     assert jvm.poll() is not None
     assert "earlier demo" not in ran(tmp_path)
-    assert files(tmp_path) == {"demo.lock", "report.json"}
+    assert files(tmp_path) == {"report.json"}
 
 
 def test_down_ends_a_demo_and_removes_its_files(tmp_path: Path, jvm: subprocess.Popen[bytes]) -> None:
@@ -101,7 +101,7 @@ def test_down_ends_a_demo_and_removes_its_files(tmp_path: Path, jvm: subprocess.
     (tmp_path / "report.json").touch()
     assert take_down(tmp_path) == 1
     assert jvm.poll() is not None
-    assert files(tmp_path) == {"demo.lock", "report.json"}
+    assert files(tmp_path) == {"report.json"}
     assert take_down(tmp_path / "none") == 0
 
 

@@ -36,7 +36,6 @@ def round_of(after: dict[int, TransactionDescription | None] | None = None, late
     """
     real = {0: described(0, 9), 1: described(1, 9), 2: described(2, 3, timeout_ms=FENCING_TIMEOUT_MS)}
     return Fencing.between(
-        "mirror",
         {f"g-mirror-{n}": described(n, 2) for n in range(3)},
         {f"g-mirror-{n}": one for n, one in {**real, **(after or {})}.items() if one},
         TaskCountRecord(count=3, offset=20),

@@ -73,7 +73,7 @@ def test_a_run_that_failed_is_an_error_with_the_end_of_its_log() -> None:
         f"{run}/taskInstances/b/logs/2?map_index=-1": {"content": [{"timestamp": "2026-01-01", "event": "No broker."}]},
     }
     with api_server(answers) as rest:
-        rest._token = "given"
+        rest._login._token = "given"
         with pytest.raises(EosError, match=r"r of d ended as failed\.\nThe end of the log of b:\nNo broker\."):
             rest.has_succeeded("d", "r")
         for state in ("running", "success"):

@@ -16,7 +16,6 @@ from airflow_eos_provider.terminal import DataConsole
     [
         (["up", "--brokers", "2"], "2 brokers"),
         (["up", "--connect-version", "2.8.0"], "no locked jars of Kafka 2.8.0"),
-        (["up", "--workers", "-1"], "-1 workers"),
         (["up", "--worker-property", "connect.protocol"], "'connect.protocol' is no property"),
         (["up", "--name", "a/b"], "cannot be named"),
         (["status"], "no lab in"),
@@ -31,6 +30,13 @@ def test_what_cannot_be_done_is_refused_before_anything_is_made(
     assert message in str(result.exception)
     assert result.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--workers=21", "--workers=-1", "--rebalance-delay=-1", "--session-timeout=100"])
+def test_a_number_out_of_range_is_a_usage_error(option: str) -> None:
+    result = CliRunner().invoke(lab_app, ["up", option])
+    assert result.exit_code == 2
+    assert "Input should be" in result.stderr
 
 
 def test_down_without_a_lab_is_content(tmp_path: Path) -> None:

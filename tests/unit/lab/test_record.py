@@ -62,12 +62,8 @@ def test_a_record_that_cannot_be_read_names_the_way_out(tmp_path: Path, text: st
     [
         ({"name": "../x"}, "cannot be named"),
         ({"name": "Big"}, "cannot be named"),
-        ({"workers": -1}, "-1 workers"),
         ({"brokers": 2}, "2 brokers"),
-        ({"rebalance_delay_ms": -1}, "-1 ms"),
-        ({"session_timeout_ms": 100}, "100 ms"),
         ({"connect_version": "3.7.2"}, "no locked jars"),
-        ({"group_id": " "}, "group"),
     ],
 )
 def test_options_out_of_range_are_refused(option: dict[str, Any], message: str) -> None:

@@ -1,16 +1,19 @@
-"""When a worker counts as ready: by ``/health``, or before 3.9 by what else its herder's thread answers."""
+"""When a part counts as ready, and how one that does not get ready is named."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from airflow_eos_provider.errors import EosError, UnreachableError
-from airflow_eos_provider.lab.waiting import is_healthy, until
+from airflow_eos_provider.lab.waiting import Starting, is_healthy, until, wait_until_ready
+from airflow_eos_provider.processes import spawn
 
 
 @contextmanager
@@ -95,3 +98,38 @@ def test_a_wait_in_vain_ends_with_what_was_waited_for_and_why_nobody_answered() 
 
     with pytest.raises(EosError, match=r"waiting for the end\. The worker does not answer\."):
         until(look, "the end", 0.0)
+
+
+Begin = Callable[[str, str], Starting]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Start a process by its name and its program in Python, with a log of its own."""
+    with ExitStack() as stack:
+
+        def start(name: str, program: str) -> Starting:
+            log = tmp_path / f"{name}.log"
+            process = spawn([sys.executable, "-uc", program], log=log)
+            stack.callback(process.stop, kill=True)
+            until(log.read_text, "its first line: it runs", 60)
+            return Starting(name, process, log)
+
+        yield start
+
+
+def test_one_that_never_gets_ready_is_named_with_the_end_of_its_own_log(begin: Begin) -> None:
+    hangs = begin("triggerer", "print('waits for a lock'); import time; time.sleep(600)")
+    works = begin("scheduler", "print('all is well'); import time; time.sleep(600)")
+    with pytest.raises(UnreachableError, match=r"triggerer is not ready after .*") as failure:
+        wait_until_ready([hangs, works], lambda: ["triggerer"], seconds=0.5)
+    assert "waits for a lock" in str(failure.value)
+    assert "all is well" not in str(failure.value)
+
+
+def test_one_that_dies_is_named_at_once_though_another_one_is_awaited(begin: Begin) -> None:
+    dies = begin("postgres", "print('no space left on device')")
+    works = begin("scheduler", "print('waits for its database'); import time; time.sleep(600)")
+    with pytest.raises(EosError, match="postgres ended while it started") as failure:
+        wait_until_ready([works, dies], lambda: ["scheduler"])
+    assert "no space left on device" in str(failure.value)
