@@ -235,16 +235,17 @@ class Lab:
     @property
     def brokers(self) -> tuple[Broker, ...]:
         record = self._record
+        controllers = tuple(controller for _, controller in record.broker_ports)
         return tuple(
             self._make_broker(
                 folder=self.root,
                 cluster_id=record.cluster_id,
                 port=port,
                 controller_port=controller_port,
-                class_path=jars.class_path(record.jars),
+                class_path=jars.class_path(record.broker_jars),
                 marker=marker(self.root, record.token),
                 number=number,
-                quorum=tuple(controller for _, controller in record.broker_ports) if record.other_brokers else (),
+                quorum=controllers if len(controllers) > 1 else (),
             )
             for number, (port, controller_port) in enumerate(record.broker_ports, start=1)
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
-import uuid
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -18,7 +17,7 @@ from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION, JarLock, jar_fol
 from airflow_eos_provider.lab.ports import free_ports
 
 #: Version of ``lab.json``. A lab of another version is taken down, not continued.
-SCHEMA = 1
+SCHEMA = 2
 
 DEFAULT_WORKERS = 3
 
@@ -75,20 +74,17 @@ class LabRecord:
     """``lab.json``: what must be known to find, check and clear a lab.
 
     :param token: random; every process of the lab carries it in its command (see :func:`ownership.marker`).
-    :param other_brokers: both ports of the second broker and so on.
-    :param older_jars: the folder with the workers' jars, if they are of another version than the brokers'.
+    :param broker_ports: of each broker the clients' port and the controllers', in the order of the brokers' numbers.
     :param complete: False until the lab was ready for the first time: an incomplete one is cleared, not repaired.
     """
 
     options: LabOptions
     token: str
-    jars: Path
+    broker_jars: Path
+    worker_jars: Path
     cluster_id: str
-    broker_port: int
-    controller_port: int
+    broker_ports: tuple[tuple[int, int], ...]
     worker_ports: tuple[int, ...]
-    other_brokers: tuple[tuple[int, int], ...] = ()
-    older_jars: Path | None = None
     postgres_port: int | None = None
     complete: bool = False
 
@@ -100,28 +96,16 @@ class LabRecord:
         """The record of a new lab, on ports that are free now."""
         postgres_port, *ports = free_ports(1 + 2 * options.brokers + options.workers)
         ours, workers = ports[: 2 * options.brokers], ports[2 * options.brokers :]
-        (broker_port, controller_port), *others = zip(ours[::2], ours[1::2], strict=True)
         return cls(
             options=options,
-            token=uuid.uuid4().hex,
-            jars=jar_folder(DEFAULT_VERSION),
-            cluster_id=_random_cluster_id(),
-            broker_port=broker_port,
-            controller_port=controller_port,
+            token=secrets.token_hex(16),
+            broker_jars=jar_folder(DEFAULT_VERSION),
+            worker_jars=jar_folder(options.connect_version),
+            cluster_id=f"A{secrets.token_urlsafe(16)[1:]}",  # a dash in front would read as an option
+            broker_ports=tuple(zip(ours[::2], ours[1::2], strict=True)),
             worker_ports=tuple(workers),
-            other_brokers=tuple(others),
-            older_jars=None if options.connect_version == DEFAULT_VERSION else jar_folder(options.connect_version),
             postgres_port=postgres_port if options.postgres else None,
         )
-
-    @property
-    def broker_ports(self) -> tuple[tuple[int, int], ...]:
-        """Both ports of each broker, the clients' and the controllers', in the order of the brokers' numbers."""
-        return ((self.broker_port, self.controller_port), *self.other_brokers)
-
-    @property
-    def worker_jars(self) -> Path:
-        return self.older_jars or self.jars
 
     def write(self, folder: Path) -> None:
         """Put the record on disk, whole or not at all."""
@@ -150,10 +134,10 @@ class LabRecord:
         """The record that was written as ``content``."""
         options = _known(cls.options_type, content["options"])
         options |= {"mode": Mode(options["mode"]), "root": Path(options["root"])}
-        values = _known(cls, content) | {"jars": Path(content["jars"]), "options": cls.options_type(**options)}
+        values = _known(cls, content) | {"options": cls.options_type(**options)}
+        values |= {name: Path(content[name]) for name in ("broker_jars", "worker_jars")}
         values |= {"worker_ports": tuple(content["worker_ports"])}
-        values |= {"other_brokers": tuple(map(tuple, content["other_brokers"]))}
-        values |= {"older_jars": Path(content["older_jars"]) if content["older_jars"] else None}
+        values |= {"broker_ports": tuple(map(tuple, content["broker_ports"]))}
         return cls(**values)
 
     def differences(self, wanted: LabOptions) -> list[str]:
@@ -169,11 +153,3 @@ class LabRecord:
 def _known(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a class's own fields."""
     return {each.name: content[each.name] for each in fields(kind) if each.name in content}
-
-
-def _random_cluster_id() -> str:
-    """A cluster id as Kafka draws them (Uuid.randomUuid): never with a dash in front, which reads as an option."""
-    while True:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not cluster_id.startswith("-"):
-            return cluster_id

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import inspect
 import itertools
@@ -16,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,14 +40,11 @@ from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import Reach, read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.jars import jars
-from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.lab.servers.broker import Broker
-from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.lab.waiting import wait_for_broker
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 from tests.faults.second_broker import SecondBroker, second_broker_of
+from tests.lab.lab import TestLab, TestLabOptions, TestLabRecord, take_down
 from tests.shared import Shared
 
 _BROKER = {
@@ -111,24 +106,16 @@ def broker(
 @contextlib.contextmanager
 def _started(properties: Mapping[str, str], root: Path, guard: Callable[[Path], None]) -> Iterator[Broker]:
     """A lab of which only the broker is started."""
-    options = LabOptions(name="faults", workers=1, root=root)
-    port, controller_port, worker_port = free_ports(3)
-    record = LabRecord(
-        options=options,
-        token=uuid.uuid4().hex,
-        jars=jars.jar_folder(options.connect_version),
-        cluster_id="L" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:],
-        broker_port=port,
-        controller_port=controller_port,
-        worker_ports=(worker_port,),
-    )
+    options = TestLabOptions(name="faults", workers=0, root=root)
+    record = TestLabRecord.draw(options)
     options.folder.mkdir(parents=True)
     record.write(options.folder)
     guard(options.folder)
     try:
         jars.ensure_jars(options.connect_version)
-        broker = Lab(options.folder, record).broker
-        broker.prepare()
+        lab = TestLab(options.folder, record)
+        lab.prepare()
+        broker = lab.broker
         content = broker.config.read_bytes()
         for name, value in properties.items():
             content = set_property(content, name, value)

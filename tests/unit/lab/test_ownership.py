@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -51,17 +50,16 @@ def start() -> Iterator[Start]:
         yield run
 
 
-def record(folder: Path, token: str, **fields: Any) -> LabRecord:
+def record(folder: Path, token: str, broker_ports: tuple[tuple[int, int], ...] = ((1, 2),)) -> LabRecord:
     lab = LabRecord(
         options=LabOptions(name=folder.name, root=folder.parent, workers=1),
         token=token,
-        jars=Path("/jars"),
+        broker_jars=Path("/jars"),
+        worker_jars=Path("/jars"),
         cluster_id="c",
-        broker_port=1,
-        controller_port=2,
+        broker_ports=broker_ports,
         worker_ports=(3,),
         complete=True,
-        **fields,
     )
     folder.mkdir(parents=True, exist_ok=True)
     lab.write(folder)
@@ -131,7 +129,7 @@ def test_down_does_not_wait_for_an_orderly_stop_of_what_is_removed(tmp_path: Pat
 
 def test_down_stops_the_workers_before_the_brokers(tmp_path: Path, start: Start) -> None:
     folder = tmp_path / "lab"
-    record(folder, "ours", other_brokers=((4, 5),))
+    record(folder, "ours", broker_ports=((1, 2), (4, 5)))
     names = (
         "w1",
         "broker",

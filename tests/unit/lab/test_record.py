@@ -12,10 +12,10 @@ from airflow_eos_provider.lab.record import LabOptions, LabRecord
 RECORD = LabRecord(
     options=LabOptions(name="a", workers=2, mode=Mode.PREPARING),
     token="t",
-    jars=Path("/jars"),
+    broker_jars=Path("/jars"),
+    worker_jars=Path("/jars"),
     cluster_id="c",
-    broker_port=1,
-    controller_port=2,
+    broker_ports=((1, 2),),
     worker_ports=(3, 4),
     complete=True,
 )
@@ -28,11 +28,11 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_older_workers_have_jars_of_their_own_and_the_broker_keeps_its(tmp_path: Path) -> None:
     today = LabRecord.draw(LabOptions(name="a"))
-    assert today.worker_jars == today.jars
+    assert today.worker_jars == today.broker_jars
     older = LabRecord.draw(
         LabOptions(name="a", connect_version="3.8.1", worker_properties={"connect.protocol": "eager"})
     )
-    assert older.jars == today.jars != older.worker_jars
+    assert older.broker_jars == today.broker_jars != older.worker_jars
     older.write(tmp_path)
     assert LabRecord.read(tmp_path) == older
 
@@ -40,7 +40,6 @@ def test_older_workers_have_jars_of_their_own_and_the_broker_keeps_its(tmp_path:
 def test_a_new_lab_gets_ports_of_its_own_for_each_part(tmp_path: Path) -> None:
     record = LabRecord.draw(LabOptions(name="a", workers=2, brokers=3))
     assert len(record.broker_ports) == 3
-    assert record.broker_ports[0] == (record.broker_port, record.controller_port)
     assert len({*sum(record.broker_ports, ()), *record.worker_ports}) == 8
     record.write(tmp_path)
     assert LabRecord.read(tmp_path) == record
