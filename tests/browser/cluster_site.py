@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import FrameLocator, Locator, Page
 
 from airflow_eos_provider.lab.lab import Lab
 from tests.browser.conftest import CANARY, LONG
@@ -80,7 +80,7 @@ def cluster_site(
             yield ClusterSite(url, lab, folder)
 
 
-def card(place: Page, connection: str) -> Locator:
+def card(place: Page | FrameLocator, connection: str) -> Locator:
     return place.get_by_role("article", name=connection, exact=True)
 
 
@@ -97,5 +97,5 @@ def cell(row: Locator, column: str) -> Locator:
     return row.locator(f'td[data-label="{column}"]')
 
 
-def title(place: Page) -> Locator:
+def title(place: Page | FrameLocator) -> Locator:
     return place.get_by_role("heading", level=1)

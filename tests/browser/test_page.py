@@ -7,11 +7,11 @@ import re
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import FrameLocator, Locator, Page, expect
+from playwright.sync_api import expect
 
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.ui.app import STATIC, create_app
-from tests.browser.cluster_site import fact
+from tests.browser.cluster_site import card, fact, title
 from tests.browser.conftest import CANARY, DESCRIPTION, HOSTILE, LONG_MS, ROLES, Site, Visit, Visitors, axe
 
 pytestmark = pytest.mark.timeout(1800)
@@ -65,14 +65,6 @@ ROUTES = {
     "/api/clusters/{connection_id}/calendar": "api/clusters/nowhere/calendar?pipeline=flights",
     "/api/clusters/{connection_id}/interval": f"api/clusters/nowhere/interval?run={quote(RUN)}",
 }
-
-
-def card(place: FrameLocator | Page, connection: str) -> Locator:
-    return place.get_by_role("article", name=connection, exact=True)
-
-
-def title(place: FrameLocator | Page) -> Locator:
-    return place.get_by_role("heading", level=1)
 
 
 # how it is found

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 from markdown_it import MarkdownIt
@@ -235,19 +234,14 @@ def test_an_answer_that_airflow_loses_is_read_by_the_next_try(airflow: AirflowLa
 
 def test_the_test_button_names_everything_that_does_not_answer(airflow: AirflowLab) -> None:
     (worker,) = free_ports(1)
-    password = json.loads(airflow.password_file.read_text())["admin"]
-    with httpx.Client(base_url=airflow.url, timeout=180, trust_env=False) as client:
-        token = client.post("/auth/token", json={"username": "admin", "password": password}).json()["access_token"]
-        answer = client.post(
-            "/api/v2/connections/test",
-            headers={"Authorization": f"Bearer {token}"},
-            json={
-                "connection_id": "not_saved_yet",  # Airflow refuses another host for a saved one
-                "conn_type": "kafka_connect",
-                "host": f"http://127.0.0.1:{worker}",
-                "extra": json.dumps({"kafka_conn_id": "brokers", "group_id": "g"}),
-            },
-        ).json()
+    content = {
+        "connection_id": "not_saved_yet",  # Airflow refuses another host for a saved one
+        "conn_type": "kafka_connect",
+        "host": f"http://127.0.0.1:{worker}",
+        "extra": json.dumps({"kafka_conn_id": "brokers", "group_id": "g"}),
+    }
+    with airflow.rest() as rest:
+        answer = rest._write("POST", "/api/v2/connections/test", content=content)
     assert answer["status"] is False
     for part in ("Kafka: FAILED", "group g: FAILED", f"worker 127.0.0.1:{worker}: FAILED"):
         assert part in answer["message"]
@@ -316,21 +310,16 @@ def test_the_connection_endpoint_shows_no_secret_that_we_accept_and_we_accept_no
         "workers": [{**worker[0], "env_secrets": {"KAFKA_OPTS": "-Dx.password=c4n4ry-4"}}],
     }
     shown_by_airflow = {"group_id": "g", "workers": worker, "client": json.dumps({"sasl.password": "c4n4ry-5"})}
-    password = json.loads(airflow.password_file.read_text())["admin"]
-    with httpx.Client(base_url=airflow.url, timeout=180, trust_env=False) as client:
-        token = client.post("/auth/token", json={"username": "admin", "password": password}).json()["access_token"]
-        client.headers["Authorization"] = f"Bearer {token}"
+    with airflow.rest() as rest:
         for name, value in (("hidden", extra), ("shown", shown_by_airflow)):
             body = {"connection_id": name, "conn_type": "kafka_connect", "extra": json.dumps(value)}
-            client.post("/api/v2/connections", json=body).raise_for_status()
-        hidden = client.get("/api/v2/connections/hidden").text
-        shown = client.get("/api/v2/connections/shown").text
-        tested = client.post(
-            "/api/v2/connections/test",
-            json={"connection_id": "x", "conn_type": "kafka_connect", "extra": json.dumps(shown_by_airflow)},
-        ).json()
+            rest._write("POST", "/api/v2/connections", content=body)
+        hidden = json.dumps(rest._read("/api/v2/connections/hidden"))
+        shown = json.dumps(rest._read("/api/v2/connections/shown"))
+        body = {"connection_id": "x", "conn_type": "kafka_connect", "extra": json.dumps(shown_by_airflow)}
+        tested = rest._write("POST", "/api/v2/connections/test", content=body)
         for name in ("hidden", "shown"):
-            client.delete(f"/api/v2/connections/{name}").raise_for_status()
+            rest._once("DELETE", f"/api/v2/connections/{name}")
     assert "client_secrets" in hidden
     assert "c4n4ry" not in hidden
     assert "c4n4ry-5" in shown  # or refusing it would be for nothing

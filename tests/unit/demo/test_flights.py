@@ -74,11 +74,6 @@ def test_the_feeder_ends_by_itself_after_the_last_flight(tmp_path: Path, monkeyp
     assert (tmp_path / "flights.jsonl").read_bytes().count(b"\n") == 321
 
 
-def test_the_file_is_there_before_the_feeder_runs(tmp_path: Path) -> None:
-    feeder = Feeder(tmp_path / "made" / "flights.jsonl", rate=1)
-    assert feeder.path.read_bytes() == b""
-
-
 def test_a_failed_write_is_told_when_the_feeder_is_stopped(tmp_path: Path) -> None:
     feeder = Feeder(tmp_path / "flights.jsonl", rate=10_000)
     feeder.path.unlink()

@@ -154,12 +154,6 @@ def test_a_roll_that_left_out_a_worker_is_no_roll() -> None:
     assert not report.checks["every worker was rolled to enabled"]
 
 
-def test_a_demo_that_broke_off_is_not_ok_even_if_all_checks_held() -> None:
-    report = held()
-    report.failure = "the broker went away"
-    assert not report.ok
-
-
 @pytest.mark.parametrize(
     ("number", "after"),
     [
@@ -176,21 +170,6 @@ def test_what_only_looks_like_a_fencing_round_is_none(number: int, after: Transa
 
 def test_a_new_producer_id_counts_as_a_later_epoch() -> None:
     assert round_of({0: described(0, 0, producer_id=8)}).is_real
-
-
-def test_the_report_file_has_the_keys_that_scripts_rely_on(tmp_path: Path) -> None:
-    held().write(tmp_path / "report.json")
-    report = json.loads((tmp_path / "report.json").read_text())
-    assert report["ok"] is True
-    assert (report["upgrade"]["from"], report["upgrade"]["to"]) == ("disabled", "enabled")
-    assert {"worker", "seconds", "task_downtime_seconds", "mode"} <= set(report["upgrade"]["workers"][0])
-    assert {"records", "missing", "duplicates", "duplicates_before_enabled"} <= set(report["source"])
-    assert report["source"]["duplicates_before_enabled"] == 3
-    assert report["fencing"][0]["ids"] == ["g-mirror-0", "g-mirror-1", "g-mirror-2"]
-    assert report["fencing"][0]["epochs"] == [[2, 9], [2, 9], [2, 3]]
-    assert {"interval", "records", "duplicates", "missing"} <= set(report["intervals"][0])
-    assert "airflow" in report
-    assert report["seconds"] == 3.5
 
 
 def test_an_empty_report_can_be_written_and_shown(tmp_path: Path) -> None:
@@ -228,10 +207,3 @@ def test_a_terminal_shows_the_running_stage() -> None:
     with Screen(DataConsole(file=output, force_terminal=True, width=100)) as screen:
         screen.stage("Start the cluster")
     assert output.getvalue().count("Start the cluster") > 1
-
-
-def test_the_timings_are_one_per_stage() -> None:
-    with Screen(DataConsole(file=io.StringIO())) as screen:
-        screen.stage("first")
-        screen.stage("second")
-        assert [title for title, _ in screen.timings()] == ["first", "second"]

@@ -65,10 +65,6 @@ def test_a_version_without_a_lock_is_refused_by_name() -> None:
         JarLock.of("3.0.0")
 
 
-def test_a_lock_of_other_jars_has_another_folder(lock: JarLock) -> None:
-    assert JarLock(VERSION, {ONE: "0" * 64}).digest != lock.digest
-
-
 def test_jars_are_fetched_once(
     tmp_path: Path, lock: JarLock, repository: dict[Artifact, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,10 +115,6 @@ def test_what_a_killed_fetch_left_is_removed_by_the_next(
 def test_connects_own_tests_are_on_the_class_path_only_when_asked_for(tmp_path: Path) -> None:
     assert jars.class_path(tmp_path) == f"{tmp_path}/*"
     assert jars.class_path(tmp_path, test_connectors=True) == f"{tmp_path}/*:{tmp_path}/test/*"
-
-
-def test_ivy_is_found_inside_pyspark() -> None:
-    assert ivy_jar().name.startswith("ivy-2.")
 
 
 def test_without_pyspark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,12 +79,6 @@ def test_the_process_of_a_pid_file_is_ours_if_it_carries_our_token(tmp_path: Pat
     assert own_process(tmp_path / "w1.pid", "theirs") is None
 
 
-def test_a_foreign_process_whose_pid_our_file_names_is_never_ours(tmp_path: Path, start: Start) -> None:
-    foreign = start("w1.properties")
-    (tmp_path / "w1.pid").write_text(f"{foreign}\n")
-    assert own_process(tmp_path / "w1.pid", "ours") is None
-
-
 def test_a_process_that_is_younger_than_its_pid_file_is_never_ours(tmp_path: Path, start: Start) -> None:
     pid_file = tmp_path / "w1.pid"
     pid_file.write_text(f"{start(marker(tmp_path, 'ours'))}\n")
@@ -97,11 +91,6 @@ def test_a_process_is_found_without_its_pid_file(tmp_path: Path, start: Start) -
     pid = start(marker(tmp_path, "ours"))
     start(marker(tmp_path.parent / "other", "theirs"))
     assert [process.pid for process in own_processes(tmp_path, "ours")] == [pid]
-
-
-def test_a_process_is_found_by_its_folder_when_the_record_is_lost(tmp_path: Path, start: Start) -> None:
-    pid = start(marker(tmp_path, "unknown"))
-    assert [process.pid for process in own_processes(tmp_path, None)] == [pid]
 
 
 def test_down_stops_what_is_the_labs_and_nothing_else(tmp_path: Path, start: Start) -> None:
@@ -159,15 +148,6 @@ def test_down_leaves_a_folder_alone_that_is_no_lab(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     assert not take_down(tmp_path)
     assert (tmp_path / "letter.txt").exists()
-
-
-def test_down_keeps_the_folder_if_asked_to(tmp_path: Path, start: Start) -> None:
-    folder = tmp_path / "lab"
-    record(folder, "ours")
-    pid = start(marker(folder, "ours"))
-    assert take_down(folder, keep_data=True)
-    assert not alive(pid)
-    assert (folder / "lab.json").exists()
 
 
 def test_a_second_command_waits_until_the_first_one_dies(tmp_path: Path) -> None:
