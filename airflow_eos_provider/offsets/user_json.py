@@ -31,11 +31,26 @@ def parse(text: str | bytes, name: str, expected: str) -> Any:
 
 def parse_file(file: Path, expected: str) -> Any:
     """The JSON value in a file."""
+    return parse(read_file(file), str(file), expected)
+
+
+def read_file(file: Path) -> bytes:
+    """The content of a file that a user names."""
     try:
-        content = file.read_bytes()
+        return file.read_bytes()
     except (OSError, ValueError) as error:  # a path with a null byte is a ValueError
         raise ConfigurationError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    return parse(content, str(file), expected)
+
+
+def parse_where(text: str | None) -> dict[str, Any]:
+    """A filter on source partitions, such as ``{"filename": "/data/in.txt"}``; None for no filter."""
+    if text is None:
+        return {}
+    expected = 'a JSON object, for example --where \'{"filename": "/data/in.txt"}\''
+    where = parse(text, f"--where {one_line(text)}", expected)
+    if not isinstance(where, dict):
+        raise ConfigurationError(f"--where {one_line(text)} is no JSON object.", expected=expected)
+    return where
 
 
 def canonical(value: Any) -> str:

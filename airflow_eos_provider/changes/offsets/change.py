@@ -13,6 +13,15 @@ from airflow_eos_provider.changes.change import Change, Plan, option, read_reque
 from airflow_eos_provider.changes.leaf import FENCED_IDS, INTERNAL_TOPICS, OFFSET_RECORDS, OWN_TOPIC_SETTING, Leaf
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, EosError, NothingDoneError
+from airflow_eos_provider.offsets.user_json import parse_where, read_file
+from airflow_eos_provider.offsets.verbs.request import (
+    OffsetsRequest,
+    Verb,
+    Wanted,
+    parse_offset,
+    parse_offsets,
+    parse_partition,
+)
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -21,7 +30,6 @@ if TYPE_CHECKING:
     from airflow_eos_provider.journal.change import GroupChange
     from airflow_eos_provider.offsets.verbs.apply import ConnectorReport, OffsetsChanger
     from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
-    from airflow_eos_provider.offsets.verbs.request import OffsetsRequest
 
 #: What each of these commands does with the connector; part of their help.
 _STEPS = (
@@ -152,6 +160,10 @@ class RestoreRequest:
             raise ConfigurationError(
                 "It is not clear what is to be restored.",
                 expected="a connector and a backup; --all and a backup; or a connector and --from",
+            )
+        if self.source == self.connector and not self.file:
+            raise ConfigurationError(
+                f"{self.connector} has its own offsets already.", expected="--from another connector, or with a backup"
             )
 
 
@@ -288,7 +300,7 @@ class OffsetsChange(Change[R]):
 
         files = read_worker_files(session.cluster)
         topics = files.common(CONFIGS, request["config_topic"]), files.common(OFFSETS, request["offsets_topic"])
-        return OffsetsChanger(session, *topics, report=report)
+        return OffsetsChanger(session, *topics, report)
 
 
 def _plans(plan: Plan) -> list[OffsetsPlan]:
@@ -312,9 +324,6 @@ class Reset(OffsetsChange[ResetRequest]):
     )
 
     def _wanted(self, changer: OffsetsChanger, request: ResetRequest) -> tuple[list[OffsetsRequest], list[str]]:
-        from airflow_eos_provider.offsets.seen.group import parse_where
-        from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
-
         return [OffsetsRequest(Verb.RESET, request.connector, where=parse_where(request.where or None))], []
 
 
@@ -338,26 +347,21 @@ class Alter(OffsetsChange[AlterRequest]):
     )
 
     def _wanted(self, changer: OffsetsChanger, request: AlterRequest) -> tuple[list[OffsetsRequest], list[str]]:
-        from airflow_eos_provider.offsets.seen.group import parse_where
-        from airflow_eos_provider.offsets.verbs import changes
-        from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
-
         where = parse_where(request.where or None)
         if request.where and not where:
             raise ConfigurationError("--where is empty.", remedy="Say --all for every source partition.")
         if request.file:
-            wanted = changes.read_wanted(Path(request.file))
+            wanted = parse_offsets(read_file(Path(request.file)), request.file)
         elif request.offsets:
-            wanted = changes.parse_offsets(request.offsets)
-        elif request.partition:
-            wanted = [changes.parse_wanted(request.partition, request.offset)]
+            wanted = parse_offsets(request.offsets, "offsets")
         else:
-            wanted = [changes.Wanted(None, changes.parse_offset(request.offset))]
+            partition = parse_partition(request.partition) if request.partition else None
+            wanted = (Wanted(partition, parse_offset(request.offset)),)
         asked = OffsetsRequest(
             Verb.ALTER,
             request.connector,
             where=where,
-            wanted=tuple(wanted),
+            wanted=wanted,
             each=request.each or bool(where),
             unlike=request.unlike,
             absent=request.absent,
@@ -386,7 +390,6 @@ class Restore(OffsetsChange[RestoreRequest]):
 
     def _wanted(self, changer: OffsetsChanger, request: RestoreRequest) -> tuple[list[OffsetsRequest], list[str]]:
         from airflow_eos_provider.offsets.seen import backup
-        from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 
         file, absent = str(Path(request.file).absolute()) if request.file else "", request.absent
         if request.source:
@@ -422,10 +425,14 @@ class Migrate(OffsetsChange[MigrateRequest]):
 
     def _wanted(self, changer: OffsetsChanger, request: MigrateRequest) -> tuple[list[OffsetsRequest], list[str]]:
         from airflow_eos_provider.connect.topics.internal_topics import own_topic_name
-        from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
+        from airflow_eos_provider.kafka.topics import require_topic_name
 
         own = request.topic or own_topic_name(changer.group_id, request.connector)
-        return [OffsetsRequest(Verb.MIGRATE, request.connector, own_topic=own if request.to is Whose.OWN else "")], []
+        if request.to is Whose.GLOBAL:
+            own = ""
+        else:
+            require_topic_name(own, remedy="Name the connector's own topic with --topic.")
+        return [OffsetsRequest(Verb.MIGRATE, request.connector, own_topic=own)], []
 
 
 class Prune(OffsetsChange[PruneRequest]):
@@ -439,15 +446,13 @@ class Prune(OffsetsChange[PruneRequest]):
     details = (
         "Also shows other leftovers of such connectors. Transactions that they left open are ended. Only the global "
         "topic is searched. If no connector names an own topic any longer, delete the topic with Kafka's own tools. "
-        "Without a connector it also resumes an unfinished prune of one; run it again for the others."
+        "An unfinished prune is resumed as a whole, with or without a connector that it has; run it again for others."
     )
     request = PruneRequest
     examples = ("eos offsets prune", "eos offsets prune orders-v1 --yes")
     none = "Every offset belongs to a connector that exists."
 
     def _wanted(self, changer: OffsetsChanger, request: PruneRequest) -> tuple[list[OffsetsRequest], list[str]]:
-        from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
-
         if request.connector:
             return [OffsetsRequest(Verb.PRUNE, request.connector)], []
         left = changer.leftovers()
@@ -456,9 +461,12 @@ class Prune(OffsetsChange[PruneRequest]):
         return [OffsetsRequest(Verb.PRUNE, name) for name in changer.deleted(left)], notes
 
     def takes_up(self, request: PruneRequest, unfinished: Plan) -> bool:
-        """Without a connector it is for all, so it resumes the prune of one too."""
+        """Without a connector it is for all, so it resumes the prune of one, too; with one, a prune that has it."""
+        from airflow_eos_provider.offsets.verbs.plan import OFFSETS_OF
+
         begun = read_request(PruneRequest, unfinished.request)
-        return request in (begun, replace(begun, connector=""))
+        is_in_it = request.connector in ("", *unfinished.content[OFFSETS_OF])
+        return is_in_it and replace(request, connector="") == replace(begun, connector="")
 
 
 ALTER, RESET, RESTORE, MIGRATE, PRUNE = OFFSETS_CHANGES = Alter(), Reset(), Restore(), Migrate(), Prune()

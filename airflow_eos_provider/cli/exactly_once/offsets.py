@@ -33,8 +33,9 @@ from airflow_eos_provider.kafka.admin.partition_writers import Outcome
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.copies import copies
 from airflow_eos_provider.offsets.seen.difference import Difference, difference, own_from_global
-from airflow_eos_provider.offsets.seen.group import SeenOffset, matching, parse_where
+from airflow_eos_provider.offsets.seen.group import SeenOffset, matching
 from airflow_eos_provider.offsets.seen.look import OffsetsLook
+from airflow_eos_provider.offsets.user_json import parse_where
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_documents, print_json
 
 offsets_app = typer.Typer(

@@ -9,16 +9,12 @@ from typing import Any
 
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.topics.source_offsets import Hidden, Offset, OffsetRecord, combined
-from airflow_eos_provider.data_text import one_line
-from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.admin.partition_writers import Written
 from airflow_eos_provider.kafka.read.ends import UnknownTopicError
 from airflow_eos_provider.offsets import user_json
 from airflow_eos_provider.offsets.stores import OffsetStores, Store, is_elsewhere
 from airflow_eos_provider.offsets.topic import OffsetsTopic, has_strayed
-
-#: Called with a topic's name, offsets passed and offsets in all.
-
 
 #: The name of an own store that is not known.
 UNKNOWN = "?"
@@ -195,14 +191,3 @@ def _take_note(unknown: Callable[[str, EosError], None] | None, connector: str, 
 def matching(offsets: Iterable[SeenOffset], where: Mapping[str, Any]) -> Iterator[SeenOffset]:
     """The offsets whose source partition has all of these members."""
     return (seen for seen in offsets if user_json.contains(seen.offset.record.key.partition, where))
-
-
-def parse_where(text: str | None) -> dict[str, Any]:
-    """A filter on source partitions."""
-    if text is None:
-        return {}
-    expected = 'a JSON object, for example --where \'{"filename": "/data/in.txt"}\''
-    where = user_json.parse(text, f"--where {one_line(text)}", expected)
-    if not isinstance(where, dict):
-        raise ConfigurationError(f"--where {one_line(text)} is no JSON object.", expected=expected)
-    return where

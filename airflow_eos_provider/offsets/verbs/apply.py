@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import TypeVar
 
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.properties import trimmed
@@ -58,9 +59,9 @@ from airflow_eos_provider.offsets.verbs.plan import OFFSETS_OF, ConnectorLook, O
 from airflow_eos_provider.offsets.verbs.reader import OffsetsReader
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.offsets.verbs.write import write_in_transaction, write_plainly
+from airflow_eos_provider.plan_hash import hash_of
 
-#: How long a worker has to answer a request; one that changes a connector waits for a rebalance.
-_REST_SECONDS = 60.0
+T = TypeVar("T")
 
 #: How long a stop, or the way back, may take: a rebalance, a leader that writes new task configurations.
 SETTLE_SECONDS = 180.0
@@ -102,42 +103,31 @@ class OffsetsChanger:
         session: ConnectSession,
         config_topic: str,
         offsets_topic: str,
-        *,
         report: Callable[[str], None] = lambda line: None,
-        settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self.session = session
+        self.report = report
+        self.group_id = session.cluster.group_id
         self._config_topic = config_topic
         self._offsets_topic = offsets_topic
-        self._report = report
-        self._settle_seconds = settle_seconds
-        self.group_id = session.cluster.group_id
-
-    # looking
-
-    @property
-    def kafka_cluster_id(self) -> str:
-        """The id of the Kafka cluster."""
-        return self.session.kafka.cluster_id()
 
     def plan(self, request: OffsetsRequest) -> OffsetsPlan:
         """What a change would write."""
         connector = request.connector
         # Looked up first: what is closed while the offsets are read makes the plan an old one.
         closed = self._closed(connector)
-        state = self._config()
+        state = self.config()
         configured = state.connectors.get(connector)
         self._require_sources(request, state)
-        look = ConnectorLook.of(
+        look = ConnectorLook(
             self.group_id,
-            self.kafka_cluster_id,
+            self.session.kafka.cluster_id(),
             connector,
             TargetState(configured.target_state) if configured else TargetState.ABSENT,
-            configured.config if configured else {},
-            exactly_once=self.exactly_once(),
+            hash_of(configured.config if configured else {}),
+            runs_exactly_once(self.session),
         )
-        stores = self._stores(exactly_once=look.exactly_once)
-        reader = self._reader(stores, state)
+        reader = self.reader(state, exactly_once=look.exactly_once)
         own_topic = request.own_topic
         if own_topic is not None:
             assert configured is not None  # a migration is of a connector that exists
@@ -145,17 +135,18 @@ class OffsetsChanger:
                 own_topic = None  # it is so already
             else:
                 wanted = {**configured.config, OWN_TOPIC: own_topic or None}
-                self._require_compacted(stores.own(connector, wanted))
+                require_compacted(self.stores(exactly_once=look.exactly_once).own(connector, wanted))
                 self._require_valid(wanted)
-        writes = request.writes(reader, self.kafka_cluster_id, self.group_id)
+        writes = reader.writes(request, look.kafka_cluster_id, self.group_id)
         if not (writes or closed):  # a closed change proves that the name was meant
             self._require_known(request, state, reader)
-        request.require_one_place(reader)
+        reader.require_one_place(request)
         if own_topic is not None:
             _require_nothing_elsewhere(writes)
         last_change = closed[-1].change_id if closed else ""
         ended = self._ongoing(connector) if request.verb is Verb.PRUNE and look.exactly_once else ()
-        return OffsetsPlan.of(request, look, reader.topics.values(), writes, own_topic, last_change, ended)
+        topics = tuple(PlannedTopic(topic.name, topic.id, len(topic.ends)) for topic in reader.topics.values())
+        return OffsetsPlan(request, look, topics, tuple(writes), own_topic, last_change, ended).without_idle_writes()
 
     def _require_sources(self, request: OffsetsRequest, state: ClusterState) -> None:
         """Check that the request is about a source connector that the REST API can address."""
@@ -193,21 +184,6 @@ class OffsetsChanger:
             known = _known_ids(client, prefix)
         return tuple(one.transactional_id for one in known if one.state is TransactionState.ONGOING)
 
-    def _require_compacted(self, own: Store | None) -> None:
-        """Go on only if an own topic that is there already keeps the newest offset of each key."""
-        if own is None:
-            return
-        topics = Topics(own.kafka.settings)
-        if not topics.is_there(own.topic):
-            return
-        policy = topics.settings_of([own.topic])[own.topic]["cleanup.policy"]
-        if policy != "compact":
-            raise ConfigurationError(
-                f"Topic {own.name} has cleanup.policy={policy}: offsets would be deleted there after a time.",
-                expected="cleanup.policy=compact",
-                remedy=f"Set cleanup.policy=compact on {own.name}, or name another topic.",
-            )
-
     def _require_valid(self, config: Mapping[str, str | None]) -> None:
         """Go on only if Connect takes this configuration."""
         given = {name: value for name, value in config.items() if value is not None}
@@ -219,43 +195,52 @@ class OffsetsChanger:
                 remedy="Correct the connector's configuration first (PUT /connector-plugins/<class>/config/validate).",
             )
 
-    def _stores(self, *, exactly_once: bool) -> OffsetStores:
+    def _closed(self, connector: str) -> list[ChangeRecord]:
+        """The changes of a connector's offsets that are over, in the order of the log."""
+        found = read_journal(self.session.kafka, self.group_id).changes.values()
+        own = [change for change in found if connector in change.plan.get("content", {}).get(OFFSETS_OF, ())]
+        return [change for change in own if not change.state.is_open]
+
+    def stores(self, *, exactly_once: bool) -> OffsetStores:
         return OffsetStores(self.session, self._offsets_topic, lambda: exactly_once)
 
-    def _reader(self, stores: OffsetStores, state: ClusterState) -> OffsetsReader:
-        partitions = self._own_topic("").partitions
-        if partitions is None or partitions == BROKERS_DEFAULT:
-            partitions = Role.OWN.default_partitions
-        return OffsetsReader(stores, state, partitions)
+    def reader(self, state: ClusterState, *, exactly_once: bool) -> OffsetsReader:
+        return OffsetsReader(self.stores(exactly_once=exactly_once), state, self._new_partitions())
 
-    def deleted(self, leftovers: Mapping[str, Leftovers] | None = None) -> list[str]:
+    def _new_partitions(self) -> int:
+        partitions = self.own_topic("").partitions
+        return Role.OWN.default_partitions if partitions in (None, BROKERS_DEFAULT) else partitions
+
+    def own_topic(self, name: str) -> WantedTopic:
+        return read_worker_files(self.session.cluster).wanted(Role.OWN, name)
+
+    def deleted(self, leftovers: Mapping[str, Leftovers]) -> list[str]:
         """The connectors that do not exist any more and have left what a prune removes.
 
         That are offsets in the global topic, or, where exactly-once is on, an open transaction.
         """
-        found = self.leftovers() if leftovers is None else leftovers
-        only_open = any(left.is_open and not left.offsets for left in found.values()) and self.exactly_once()
-        return [name for name, left in found.items() if left.offsets or (only_open and left.is_open)]
+        only_open = any(left.is_open and not left.offsets for left in leftovers.values())
+        counts = only_open and runs_exactly_once(self.session)
+        return [name for name, left in leftovers.items() if left.offsets or (counts and left.is_open)]
 
     def leftovers(self) -> dict[str, Leftovers]:
         """By name what connectors have left that do not exist any more, in the workers' Kafka cluster."""
-        state = self._config()
-        global_topic = self._reader(OffsetStores(self.session, self._offsets_topic), state).global_topic()
+        state = self.config()
+        stores = OffsetStores(self.session, self._offsets_topic)
+        global_topic = OffsetsReader(stores, state, self._new_partitions()).global_topic()
         with self.session.kafka.transactions() as client:
             return find_leftovers(self.group_id, state, global_topic, client)
 
     def existing(self) -> set[str]:
         """The connectors of the group."""
-        return set(self._config().connectors)
+        return set(self.config().connectors)
 
-    def exactly_once(self) -> bool:
-        """Whether all workers run in the mode ``enabled``, see :func:`runs_exactly_once`."""
-        return runs_exactly_once(self.session)
-
-    def _config(self) -> ClusterState:
+    def config(self) -> ClusterState:
         return read_cluster_state(self.session.kafka, self._config_topic)
 
-    # acting
+    def tasks(self, connector: str) -> tuple[TaskStatus, ...]:
+        status = self.session.ask(lambda rest: rest.statuses()).get(connector)
+        return status.tasks if status else ()
 
     def carry_out(self, plan: OffsetsPlan, change: GroupChange) -> ConnectorReport:
         """Carry a plan out, or go on with it where an earlier process has left it.
@@ -266,241 +251,260 @@ class OffsetsChanger:
             they have; the same command stops it again and goes on.
         :raises EosError: it could not be finished. The connector may be stopped; the same command takes it up.
         """
-        written, stopped = 0, None
-        if not change.is_done("write") or self._may_have_gone_on(change, plan):
-            written, stopped = self._stop_and_write(change, plan)
-        if plan.own_topic is not None and not change.is_done("configure"):
-            with change.step("configure"):
-                self._configure(change, plan, stopped)
-        return ConnectorReport(plan.look.connector, written, self._bring_back(change, plan))
+        return _Act(self, plan, change).carry_out()
 
     def done_before(self, plan: OffsetsPlan) -> ConnectorReport:
         """The report of a plan that another process has carried out."""
-        connector = plan.look.connector
-        return ConnectorReport(connector, 0, "" if plan.is_at_rest else _failure(self._tasks(connector)))
+        return ConnectorReport(plan.connector, 0, "" if plan.is_at_rest else _failure(self.tasks(plan.connector)))
 
-    def _create(self, planned: PlannedTopic, store: Store) -> None:
-        """Create an own topic as a worker does; with fewer copies where there are fewer brokers."""
-        topics, wanted = Topics(store.kafka.settings), self._own_topic(store.topic)
-        replicas = wanted.replicas
-        if replicas is not None and replicas != BROKERS_DEFAULT:
-            replicas = min(replicas, topics.brokers())
-        if not topics.create(store.topic, planned.partitions, wanted.settings, replicas):
-            self._require_compacted(store)  # it was made since
-        self._report(f"topic {planned.name} is created: {planned.partitions} partitions.")
 
-    def _own_topic(self, name: str) -> WantedTopic:
-        return read_worker_files(self.session.cluster).wanted(Role.OWN, name)
+class _Act:
+    """A planned change of one connector under way."""
 
-    def _closed(self, connector: str) -> list[ChangeRecord]:
-        """The changes of a connector's offsets that are over, in the order of the log."""
-        found = read_journal(self.session.kafka, self.group_id).changes.values()
-        own = [change for change in found if connector in change.plan.get("content", {}).get(OFFSETS_OF, ())]
-        return [change for change in own if not change.state.is_open]
+    def __init__(self, changer: OffsetsChanger, plan: OffsetsPlan, change: GroupChange) -> None:
+        self._changer, self._plan, self._change = changer, plan, change
+        self._session, self._connector = changer.session, plan.connector
+        self._prefix = f"{changer.group_id}-{plan.connector}-"  # of its transactional ids
+        self._stopped: ConnectorConfigState | None = None  # the connector as it was when it was stopped
 
-    def _may_have_gone_on(self, change: GroupChange, plan: OffsetsPlan) -> bool:
+    def carry_out(self) -> ConnectorReport:
+        written = 0
+        if not self._change.is_done("write") or self._may_have_gone_on():
+            written = self._stop_and_write()
+        if self._plan.own_topic is not None and not self._change.is_done("configure"):
+            with self._change.step("configure"):
+                self._configure()
+        return ConnectorReport(self._connector, written, self._bring_back())
+
+    def _report(self, line: str) -> None:
+        self._changer.report(f"{self._connector}: {line}")
+
+    def _until(self, look: Callable[[], T | None], what: str) -> T:
+        return self._change.until(look, what, SETTLE_SECONDS)
+
+    # what is
+
+    def _existing(self) -> ConnectorConfigState | None:
+        """The connector as it is; None if there is none, as planned. It must not be deleted or created since."""
+        found = self._changer.config().connectors.get(self._connector)
+        self._plan.require_existence(exists=found is not None)
+        return found
+
+    def _target_state(self) -> TargetState:
+        found = self._changer.config().connectors.get(self._connector)
+        return TargetState(found.target_state) if found else TargetState.ABSENT
+
+    def _own_topic(self) -> str:
+        found = self._existing()
+        return (found.config.get(OWN_TOPIC) or "") if found else ""
+
+    def _is_configured(self) -> bool:
+        return self._own_topic() == self._plan.own_topic
+
+    def _require_untouched(self, *, unless_configured: bool = False) -> None:
+        """Go on only if the connector was not started, even for a moment: that writes another commit record.
+
+        A retry must not undo that by itself.
+
+        :param unless_configured: what others configure does not matter.
+        """
+        now, before = (
+            state and (state.target_state, state.commit_offset, unless_configured or state.config_offset)
+            for state in (self._existing(), self._stopped)
+        )
+        if now != before:
+            raise _touched(self._connector)
+
+    def _may_have_gone_on(self) -> bool:
         """Whether a migration that is taken up has to move the offsets once more.
 
         Until the connector has its new configuration its tasks read and write the former place; if an operator has
         started it meanwhile, what was moved is behind.
         """
-        if plan.own_topic is None or change.is_done("configure") or self._is_configured(plan):
+        if self._plan.own_topic is None or self._change.is_done("configure") or self._is_configured():
             return False
-        plan.require_own_topic(self._own_topic_of(plan))
+        self._plan.require_own_topic(self._own_topic())
         return True
 
-    def _stop_and_write(self, change: GroupChange, plan: OffsetsPlan) -> tuple[int, ConnectorConfigState | None]:
-        """The first steps, each of which may be repeated."""
-        created = plan.created
+    # stop, fence, write
+
+    def _stop_and_write(self) -> int:
+        """The first steps, each of which may be repeated; returns how many records were written."""
+        created, change = self._plan.created, self._change
         try:
             if created is not None and not change.is_done("create"):
                 with change.step("create"):
-                    self._create(created, self._planned_stores(plan)[created.name])
+                    self._create(created)
             with change.step("stop"):
-                stopped = self._stop(change, plan)
-            if plan.look.exactly_once:
+                self._stopped = self._stop()
+            if self._plan.look.exactly_once:
                 with change.step("fence"):
-                    self._require_still_stopped(plan, stopped)  # what runs now is no zombie
-                    self._fence(plan, stopped)
+                    self._require_untouched()  # what runs now is no zombie
+                    self._fence()
             with change.step("write"):
-                return self._write(change, plan, stopped), stopped
+                return self._write()
         except NothingDoneError:
-            self._bring_back(change, plan, watch=False)
+            self._bring_back(watch=False)
             raise
         except ConfigurationError as error:
             # The principal may not: the connector need not wait for its rights where nothing is written yet. Where
             # Connect refused even the stop, there is nothing to bring back, and the change is closed.
             was_stopped = change.is_done("stop") or not isinstance(error, RestRefusedError)
-            if was_stopped and not change.is_done("fence" if plan.look.exactly_once else "stop"):
+            if was_stopped and not change.is_done("fence" if self._plan.look.exactly_once else "stop"):
                 with contextlib.suppress(EosError):  # the refusal is the error to report
-                    self._bring_back(change, plan, watch=False)
+                    self._bring_back(watch=False)
             raise
 
-    def _stop(self, change: GroupChange, plan: OffsetsPlan) -> ConnectorConfigState | None:
-        """Stop the connector and wait until no worker has a task of it.
+    def _create(self, planned: PlannedTopic) -> None:
+        """Create an own topic as a worker does; with fewer copies where there are fewer brokers."""
+        store = self._planned_stores()[planned.name]
+        topics, wanted = Topics(store.kafka.settings), self._changer.own_topic(store.topic)
+        replicas = wanted.replicas
+        if replicas is not None and replicas != BROKERS_DEFAULT:
+            replicas = min(replicas, topics.brokers())
+        if not topics.create(store.topic, planned.partitions, wanted.settings, replicas):
+            require_compacted(store)  # it was made since
+        self._changer.report(f"topic {planned.name} is created: {planned.partitions} partitions.")
 
-        :returns: the connector as it is then; None if there is none.
-        """
-        connector = plan.look.connector
-        if self._existing(plan) is None:
+    def _stop(self) -> ConnectorConfigState | None:
+        """Stop the connector, if it exists, and wait until no worker has a task of it; returns it as it is then."""
+        if self._existing() is None:
             return None
-        change.confirm("stop")
-        self._report(f"{connector}: stopping it, and waiting until no worker runs a task of it.")
-        self.session.ask(lambda rest: rest.stop(connector))
-        change.until(lambda: self._is_to_stop(plan), f"the stop of {connector} on record", self._settle_seconds)
-        return change.until(lambda: self._stopped(plan), f"{connector} to stop", self._settle_seconds)
+        self._change.confirm("stop")
+        self._report("stopping it, and waiting until no worker runs a task of it.")
+        self._session.ask(lambda rest: rest.stop(self._connector))
+        self._until(self._is_to_stop, f"the stop of {self._connector} on record")
+        return self._until(self._when_stopped, f"{self._connector} to stop")
 
-    def _existing(self, plan: OffsetsPlan) -> ConnectorConfigState | None:
-        """The connector as it is; None if there is none, as planned."""
-        found = self._config().connectors.get(plan.look.connector)
-        plan.require_existence(exists=found is not None)
-        return found
-
-    def _is_to_stop(self, plan: OffsetsPlan) -> bool:
-        found = self._existing(plan)
+    def _is_to_stop(self) -> bool:
+        found = self._existing()
         return found is not None and found.target_state == TargetState.STOPPED
 
-    def _stopped(self, plan: OffsetsPlan) -> ConnectorConfigState | None:
+    def _when_stopped(self) -> ConnectorConfigState | None:
         """The connector, if it is stopped: no tasks on record (KIP-875), and none with a member of the group."""
-        connector, found = plan.look.connector, self._existing(plan)
+        found = self._existing()
         if found is not None and found.target_state != TargetState.STOPPED:
-            raise _touched(connector)
+            raise _touched(self._connector)
         if found is None or found.task_count:
             return None
-        return None if describe_group(self.session.kafka, self.group_id).may_run(connector) else found
+        return None if describe_group(self._session.kafka, self._changer.group_id).may_run(self._connector) else found
 
-    def _fence(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
+    def _fence(self) -> None:
         """Shut out every producer of the connector's tasks, zombies with an open transaction too."""
-        connector = plan.look.connector
-        prefix = f"{self.group_id}-{connector}-"
-        count = max(stopped.task_count_record or 0 if stopped else 0, 1)
-        for cluster_id, kafka in self._clusters(self._own_stores(plan, connector).values()).items():
+        count = max((self._stopped and self._stopped.task_count_record) or 0, 1)
+        for cluster_id, kafka in self._clusters(self._own_stores(self._connector).values()).items():
             with kafka.transactions() as client:
-                ids = {f"{prefix}{number}" for number in range(count)}
+                ids = {f"{self._prefix}{number}" for number in range(count)}
                 # Tasks of a higher number that it had once, too, open or not.
-                ids.update(one.transactional_id for one in _known_ids(client, prefix))
+                ids.update(one.transactional_id for one in _known_ids(client, self._prefix))
                 client.fence(ids)
             where = f" in the Kafka cluster {cluster_id}" if cluster_id else ""
-            self._report(f"{connector}: {counted(len(ids), 'transactional id')} fenced{where}.")
+            self._report(f"{counted(len(ids), 'transactional id')} fenced{where}.")
 
-    def _planned_stores(self, plan: OffsetsPlan) -> dict[str, Store]:
-        """By name the stores of a planned change."""
-        names = {topic.name for topic in plan.topics}
-        found = {name: Store(name, self.session.kafka) for name in names if not is_elsewhere(name)}
+    def _planned_stores(self) -> dict[str, Store]:
+        """By name the stores of the change; one in another Kafka cluster must still be where its clients are."""
+        names = {topic.name for topic in self._plan.topics}
+        found = {name: Store(name, self._session.kafka) for name in names if not is_elsewhere(name)}
         if lost := names - found.keys():
-            known = {**self._own_stores(plan, plan.request.source), **self._own_stores(plan, plan.look.connector)}
+            known = {**self._own_stores(self._plan.request.source), **self._own_stores(self._connector)}
             if not lost <= known.keys():
                 raise PlanMovedError(
-                    f"The clients of {plan.look.connector} no longer use the Kafka cluster in which it has "
+                    f"The clients of {self._connector} no longer use the Kafka cluster in which it has "
                     f"{', '.join(sorted(map(topic_of, lost)))}.",
                     remedy="Make the plan again.",
                 )
             found |= {name: known[name] for name in lost}
         return found
 
-    def _own_stores(self, plan: OffsetsPlan, connector: str) -> dict[str, Store]:
-        """By name the own stores that a connector of a planned change has, or is to have. No connector has none."""
+    def _own_stores(self, connector: str) -> dict[str, Store]:
+        """By name the own stores that a connector of the change has, or is to have. No connector has none."""
         if not connector:
             return {}
-        stores = self._stores(exactly_once=plan.look.exactly_once)
-        state = self._config().connectors.get(connector)
+        stores = self._changer.stores(exactly_once=self._plan.look.exactly_once)
+        state, own_topic = self._changer.config().connectors.get(connector), self._plan.own_topic
         config: Mapping[str, str | None] = state.config if state else {}
-        wanted = [config] if plan.own_topic is None else [config, {**config, OWN_TOPIC: plan.own_topic}]
+        wanted = [config] if own_topic is None else [config, {**config, OWN_TOPIC: own_topic}]
         found = [stores.own(connector, each) for each in wanted]
         return {store.name: store for store in found if store is not None}
 
     def _clusters(self, stores: Iterable[Store]) -> dict[str, Session]:
         """By id the Kafka clusters of these stores; that of the workers, whose id is empty here, before others."""
-        found = {"": self.session.kafka, **{store.cluster_id: store.kafka for store in stores}}
+        found = {"": self._session.kafka, **{store.cluster_id: store.kafka for store in stores}}
         return dict(sorted(found.items()))
 
-    def _write(self, change: GroupChange, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> int:
+    def _write(self) -> int:
         """Write what is not written yet, and read it back."""
-        connector = plan.look.connector
-        self._require_still_stopped(plan, stopped)  # before the write takes the id of a task that runs again
-        left = self._left_to_write(plan)
-        plan.require_within(left)
+        self._require_untouched()  # before the write takes the id of a task that runs again
+        left = self._left_to_write()
+        self._plan.require_within(left)
         if left:
-            change.confirm("write")
-            remaining = self._left_to_write(plan) if self._checked_by_connector(plan) else left
+            self._change.confirm("write")
+            remaining = self._left_to_write() if self._checked_by_connector() else left
             # What the tasks read may be in another Kafka cluster than the workers': it is written last.
-            stores = self._planned_stores(plan)
+            stores = self._planned_stores()
             for cluster_id, kafka in self._clusters(stores.values()).items():
                 if there := [write for write in remaining if stores[write.topic].cluster_id == cluster_id]:
-                    self._write_there(change, plan, stopped, kafka, there)
-        missing = self._left_to_write(plan)
+                    self._write_there(kafka, there)
+        missing = self._left_to_write()
         if missing:
             raise EosError(
                 f"{len(missing):,} of {counted(len(left), 'record')} do not have the value that was written: another "
                 f"program writes to {', '.join(sorted({write.topic for write in missing}))}.",
                 remedy="Find it with 'eos offsets list -o wide'; then give the same command again.",
             )
-        self._report(f"{connector}: {counted(len(left), 'record')} written, and read back.")
+        self._report(f"{counted(len(left), 'record')} written, and read back.")
         return len(left)
 
-    def _checked_by_connector(self, plan: OffsetsPlan) -> bool:
+    def _checked_by_connector(self) -> bool:
         """Let the connector check new offsets: ``SourceConnector.alterOffsets``, which Connect calls before it writes.
 
-        Connect cannot only check: it also writes these offsets, which this change would write anyway.
+        Connect cannot only check: it also writes these offsets, which this change would write anyway. If it did not
+        answer in time, it may have written them.
 
         :returns: whether Connect has checked and written them.
         """
-        connector = plan.look.connector
-        wanted = plan.request.checked_offsets(self._reader_of(plan))
+        wanted = self._reader().checked_offsets(self._plan.request)
         if not wanted:
             return False
         try:
-            self.session.ask(lambda rest: rest.alter_offsets(connector, wanted))
+            self._session.ask(lambda rest: rest.alter_offsets(self._connector, wanted))
         except ConnectRestError as error:
             # Before 3.6 there is no such request. 4.3.1 fails before it checks where the connector has never run.
             if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED) or "taskConfig" in error.found:
-                self._report(f"{connector}: Connect cannot check the new offsets ({one_line(error.found)}).")
+                self._report(f"Connect cannot check the new offsets ({one_line(error.found)}).")
                 return False
             if _TIMED_OUT in error.found or error.status not in (400, 500):
                 raise
             raise NothingDoneError(
-                f"{connector} does not take these offsets: {error.found}",
+                f"{self._connector} does not take these offsets: {error.found}",
                 remedy="Nothing was written. Correct the offsets and make the plan again.",
             ) from error
         return True
 
-    def _write_there(
-        self,
-        change: GroupChange,
-        plan: OffsetsPlan,
-        stopped: ConnectorConfigState | None,
-        kafka: Session,
-        writes: list[Write],
-    ) -> None:
+    def _write_there(self, kafka: Session, writes: list[Write]) -> None:
         """Write into one Kafka cluster."""
-        connector = plan.look.connector
-        if plan.look.exactly_once:
-            write_in_transaction(
-                kafka.settings,
-                f"{self.group_id}-{connector}-0",
-                writes,
-                lambda: self._require_still_stopped(plan, stopped),
-            )
-            markers = f"the markers of the offsets written for {connector}"
-            change.until(lambda: self._is_marked(kafka, connector), markers, self._settle_seconds)
-        else:
-            self._require_still_stopped(plan, stopped)
+        if not self._plan.look.exactly_once:
+            self._require_untouched()
             write_plainly(kafka.settings, writes)
-            self._require_still_stopped(plan, stopped)
+            self._require_untouched()
+            return
+        id_ = f"{self._prefix}0"
+        write_in_transaction(kafka.settings, id_, writes, self._require_untouched)
 
-    def _is_marked(self, kafka: Session, connector: str) -> bool:
-        """Whether the write has ended everywhere: a commit returns before its markers are in the topics."""
-        id_ = f"{self.group_id}-{connector}-0"
-        with kafka.transactions() as client:
-            return not any(known.state.is_open for known in client.describe([id_]).values())
+        def is_marked() -> bool:
+            """Whether the write has ended everywhere: a commit returns before its markers are in the topics."""
+            with kafka.transactions() as client:
+                return not any(known.state.is_open for known in client.describe([id_]).values())
 
-    def _left_to_write(self, plan: OffsetsPlan) -> list[Write]:
-        """What the change would write now."""
-        reader = self._reader_of(plan)
-        writes = plan.request.writes(reader, self.kafka_cluster_id, self.group_id)
-        for planned in plan.topics:
+        self._until(is_marked, f"the markers of the offsets written for {self._connector}")
+
+    def _left_to_write(self) -> list[Write]:
+        """What the change would write now. No topic may have been created again, or have other partitions."""
+        reader, look = self._reader(), self._plan.look
+        writes = reader.writes(self._plan.request, look.kafka_cluster_id, look.group_id)
+        for planned in self._plan.topics:
             topic = reader.topics.get(planned.name)
-            is_new = planned == plan.created
+            is_new = planned == self._plan.created
             same = topic is not None and len(topic.ends) == planned.partitions and (is_new or topic.id == planned.id)
             if not same:
                 raise PlanMovedError(
@@ -509,133 +513,118 @@ class OffsetsChanger:
                 )
         return [write for write in writes if write.changes]
 
-    def _reader_of(self, plan: OffsetsPlan) -> OffsetsReader:
-        return self._reader(self._stores(exactly_once=plan.look.exactly_once), self._config())
+    def _reader(self) -> OffsetsReader:
+        return self._changer.reader(self._changer.config(), exactly_once=self._plan.look.exactly_once)
 
-    def _require_still_stopped(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
-        """Go on only if the connector was not started, even for a moment: that writes another commit record."""
-        now = self._existing(plan)
-        before = stopped and (stopped.target_state, stopped.commit_offset, stopped.config_offset)
-        if before != (now and (now.target_state, now.commit_offset, now.config_offset)):
-            raise _touched(plan.look.connector)
+    # configure
 
-    def _require_not_started(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
-        """Go on only if the connector was not started, even for a moment. What others configure does not matter."""
-        now = self._existing(plan)
-        before = stopped and (stopped.target_state, stopped.commit_offset)
-        if before != (now and (now.target_state, now.commit_offset)):
-            raise _touched(plan.look.connector)
-
-    def _configure(self, change: GroupChange, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
+    def _configure(self) -> None:
         """Give the stopped connector its own offsets topic, or take it away.
 
-        :raises RefusedError: it was started since, so that its tasks may have written newer offsets in the former
-            place; or it has a third topic. If it was started in the moment of the request, what it has delivered
-            then may come again.
+        If it was started since, its tasks may have written newer offsets in the former place. If it was started in the
+        moment of the request, what it has delivered then may come again.
         """
-        connector = plan.look.connector
-        self._existing(plan)
-        config = self.session.ask(lambda rest: rest.connector_config(connector))
-        own_topic = trimmed(config).get(OWN_TOPIC) or ""
-        plan.require_own_topic(own_topic)
-        if own_topic != plan.own_topic:
-            change.confirm("configure")
-            self._require_not_started(plan, stopped)
-            self._set_own_topic(plan, config)
-            change.until(
-                lambda: self._is_configured(plan), f"{connector} to have its new configuration", self._settle_seconds
-            )
-            self._require_not_started(plan, stopped)  # a rebalance may have held the request up
-        change.until(
-            lambda: self._is_configured(plan), f"{connector} to have its new configuration", self._settle_seconds
-        )
-        self._report(f"{connector}: {OWN_TOPIC} is {plan.own_topic or 'not set any more'}.")
+        self._existing()
+        config = self._session.ask(lambda rest: rest.connector_config(self._connector))
+        own_topic, what = trimmed(config).get(OWN_TOPIC) or "", f"{self._connector} to have its new configuration"
+        self._plan.require_own_topic(own_topic)
+        if own_topic != self._plan.own_topic:
+            self._change.confirm("configure")
+            self._require_untouched(unless_configured=True)
+            self._set_own_topic(config)
+            self._until(self._is_configured, what)
+            self._require_untouched(unless_configured=True)  # a rebalance may have held the request up
+        self._until(self._is_configured, what)
+        self._report(f"{OWN_TOPIC} is {self._plan.own_topic or 'not set any more'}.")
 
-    def _set_own_topic(self, plan: OffsetsPlan, config: Mapping[str, str]) -> None:
+    def _set_own_topic(self, config: Mapping[str, str]) -> None:
         """Change this property alone, so that what others change at this moment stays.
 
         :param config: the whole configuration, for workers before 3.8 (KIP-477); there a connector that is deleted at
             this moment is created again.
         """
-        connector, own_topic = plan.look.connector, plan.own_topic or None
+        own_topic = self._plan.own_topic or None
         try:
-            self.session.ask(lambda rest: rest.patch_config(connector, {OWN_TOPIC: own_topic}))
+            self._session.ask(lambda rest: rest.patch_config(self._connector, {OWN_TOPIC: own_topic}))
         except ConnectRestError as error:
             if error.status == HTTPStatus.NOT_FOUND:
-                self._existing(plan)
+                self._existing()
             if error.status != HTTPStatus.METHOD_NOT_ALLOWED:
                 raise
             others = {name: value for name, value in config.items() if name != OWN_TOPIC}
             wanted = {**others, **({OWN_TOPIC: own_topic} if own_topic else {})}
-            self.session.ask(lambda rest: rest.put_config(connector, wanted))
+            self._session.ask(lambda rest: rest.put_config(self._connector, wanted))
 
-    def _is_configured(self, plan: OffsetsPlan) -> bool:
-        return self._own_topic_of(plan) == plan.own_topic
+    # start again
 
-    def _own_topic_of(self, plan: OffsetsPlan) -> str:
-        found = self._existing(plan)
-        return (found.config.get(OWN_TOPIC) or "") if found else ""
+    def _bring_back(self, *, watch: bool = True) -> str:
+        """Give the connector the state that it had before, unless another person has given it one meanwhile.
 
-    def _bring_back(self, change: GroupChange, plan: OffsetsPlan, *, watch: bool = True) -> str:
-        """Give the connector the state that it had before, unless another person has given it one meanwhile."""
-        connector, before = plan.look.connector, plan.look.target_state
-        if plan.is_at_rest:
+        :returns: why it does not run; empty if it does, or is not to.
+        """
+        if self._plan.is_at_rest:
             return ""
-        with change.step("start"):
-            change.confirm("start")
-            if plan.returns_to(self._target_state(connector)) is not None:
+        before = self._plan.look.target_state
+        with self._change.step("start"):
+            self._change.confirm("start")
+            if self._plan.returns_to(self._target_state()) is not None:
                 resumes = before is TargetState.STARTED
-                self.session.ask(lambda rest: rest.resume(connector) if resumes else rest.pause(connector))
-            now = change.until(lambda: self._settled(plan), f"{connector} to be {before} again", self._settle_seconds)
-            failed = self._watch(change, connector) if watch and now is TargetState.STARTED else ""
-        self._report(f"{connector}: {failed or now}.")
+                self._session.ask(lambda rest: rest.resume(self._connector) if resumes else rest.pause(self._connector))
+            now = self._until(self._settled, f"{self._connector} to be {before} again")
+            failed = self._watch() if watch and now is TargetState.STARTED else ""
+        self._report(f"{failed or now}.")
         return failed
 
-    def _watch(self, change: GroupChange, connector: str) -> str:
-        """Watch a connector until its tasks have run for :data:`WATCH_SECONDS`.
+    def _settled(self) -> TargetState | None:
+        """The connector's state, once it has that in which it is left."""
+        wanted, now = self._plan.look.target_state, self._target_state()
+        if now is not wanted:
+            return now if self._plan.returns_to(now) is None else None
+        status = self._session.ask(lambda rest: rest.statuses()).get(self._connector)
+        is_there = status is not None and status.state == ("RUNNING" if wanted is TargetState.STARTED else "PAUSED")
+        return now if is_there else None
+
+    def _watch(self) -> str:
+        """Watch a connector until its tasks have run for :data:`WATCH_SECONDS`; returns why it does not run.
 
         A task reads its offset when it starts, or at its first poll. If it does not understand it, it fails then.
-
-        :returns: why it does not run; empty if it does.
         """
         begun = time.monotonic()
         running_since: float | None = None
         while True:
             now = time.monotonic()
-            tasks = self._tasks(connector)
+            tasks = self._changer.tasks(self._connector)
             if failure := _failure(tasks):
                 return failure
             if tasks and all(task.state == "RUNNING" for task in tasks):
                 running_since = running_since or now
                 if now - running_since >= WATCH_SECONDS:
                     return ""
-            elif self._target_state(connector) is not TargetState.STARTED:
+            elif self._target_state() is not TargetState.STARTED:
                 return ""  # another person has stopped, paused or deleted it
             else:
                 running_since = None
             if now - begun >= _TASKS_SECONDS:
                 states = ", ".join(f"task {task.number} is {task.state}" for task in tasks) or "it has no task"
                 return f"{states} after {_TASKS_SECONDS:.0f} s"
-            change.renew()
+            self._change.renew()
             time.sleep(PAUSE_SECONDS)
 
-    def _tasks(self, connector: str) -> tuple[TaskStatus, ...]:
-        status = self.session.ask(lambda rest: rest.statuses()).get(connector)
-        return status.tasks if status else ()
 
-    def _settled(self, plan: OffsetsPlan) -> TargetState | None:
-        """The connector's state, once it has that in which it is left."""
-        connector, wanted = plan.look.connector, plan.look.target_state
-        now = self._target_state(connector)
-        if now is not wanted:
-            return now if plan.returns_to(now) is None else None
-        status = self.session.ask(lambda rest: rest.statuses()).get(connector)
-        is_there = status is not None and status.state == ("RUNNING" if wanted is TargetState.STARTED else "PAUSED")
-        return now if is_there else None
-
-    def _target_state(self, connector: str) -> TargetState:
-        found = self._config().connectors.get(connector)
-        return TargetState(found.target_state) if found else TargetState.ABSENT
+def require_compacted(own: Store | None) -> None:
+    """Go on only if an own topic that is there already keeps the newest offset of each key."""
+    if own is None:
+        return
+    topics = Topics(own.kafka.settings)
+    if not topics.is_there(own.topic):
+        return
+    policy = topics.settings_of([own.topic])[own.topic]["cleanup.policy"]
+    if policy != "compact":
+        raise ConfigurationError(
+            f"Topic {own.name} has cleanup.policy={policy}: offsets would be deleted there after a time.",
+            expected="cleanup.policy=compact",
+            remedy=f"Set cleanup.policy=compact on {own.name}, or name another topic.",
+        )
 
 
 def _require_nothing_elsewhere(writes: Iterable[Write]) -> None:

@@ -11,18 +11,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.connect.topics.jackson import encode
 from airflow_eos_provider.connect.topics.source_offsets import OffsetRecord, combined, offset_key, offset_value
-from airflow_eos_provider.data_text import counted, one_line
+from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.write.partitioner import partition_of
-from airflow_eos_provider.offsets import user_json
 from airflow_eos_provider.offsets.seen.backup import Backup
 from airflow_eos_provider.offsets.topic import OffsetsTopic, has_strayed
 from airflow_eos_provider.offsets.user_json import canonical, contains
+from airflow_eos_provider.offsets.verbs.request import Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +43,6 @@ class Write:
     def changes(self) -> bool:
         """Whether the value would become another."""
         return self.before != self.after
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """An offset that is asked for."""
-
-    partition: Mapping[str, Any] | None
-    offset: Mapping[str, Any] | None  #: the source offset; None to remove it
 
 
 class Places:
@@ -357,63 +348,3 @@ def _renamed(raw: bytes, connector: str) -> bytes:
     begin += len(text[begin:]) - len(text[begin:].lstrip())
     _, end = json.JSONDecoder().raw_decode(text, begin)
     return (text[:begin] + encode(connector).decode() + text[end:]).encode()
-
-
-#: The forms that are expected.
-_OFFSETS = '[{"partition": {…}, "offset": {…}}, …], with null for an offset that is to be removed'
-_OFFSET = 'a JSON object such as {"position": 0}, or null to remove it'
-_PARTITION = 'a JSON object such as {"filename": "/data/in.txt"}'
-
-
-def read_wanted(file: Path) -> list[Wanted]:
-    """The offsets that a file asks for, see :func:`wanted_of`."""
-    return wanted_of(user_json.parse_file(file, _OFFSETS), str(file))
-
-
-def wanted_of(document: Any, name: str) -> list[Wanted]:
-    """The offsets that a document asks for.
-
-    :param document: a list of ``{"partition": {…}, "offset": {…} or null}``, or an object with such a list under
-        ``offsets``, as ``PATCH /connectors/<name>/offsets`` takes it.
-    """
-    entries = document.get("offsets") if isinstance(document, dict) else document
-    if not isinstance(entries, list):
-        raise ConfigurationError(f"{name} does not say which offsets are wanted.", expected=_OFFSETS)
-    return [_wanted(entry, name) for entry in entries]
-
-
-def parse_offsets(text: str) -> list[Wanted]:
-    """The offsets of a command line or a form, see :func:`wanted_of`."""
-    return wanted_of(user_json.parse(text, "offsets", _OFFSETS), "offsets")
-
-
-def parse_offset(offset: str) -> dict[str, Any] | None:
-    """One source offset of a command line or a form."""
-    name = f"--offset {one_line(offset)}"
-    return _object(user_json.parse(offset, name, _OFFSET), name, _OFFSET)
-
-
-def parse_wanted(partition: str, offset: str) -> Wanted:
-    """One offset that a command line asks for."""
-    name = f"--partition {one_line(partition)}"
-    return Wanted(_object(user_json.parse(partition, name, _PARTITION), name, _PARTITION), parse_offset(offset))
-
-
-def _wanted(entry: Any, name: str) -> Wanted:
-    if not isinstance(entry, dict) or set(entry) != {"partition", "offset"}:
-        raise ConfigurationError(f"{name} does not say which offsets are wanted.", expected=_OFFSETS)
-    found = {part: _object(entry[part], f"{part} in {name}", _OFFSETS) for part in entry}
-    return Wanted(found["partition"], found["offset"])
-
-
-def _object(value: Any, name: str, expected: str) -> dict[str, Any] | None:
-    """An object as Connect takes it (``OffsetUtils.validateFormat``): its members have no members of their own."""
-    if value is not None and not isinstance(value, dict):
-        raise ConfigurationError(f"{name} is no JSON object.", expected=expected)
-    nested = next((member for member, inner in (value or {}).items() if isinstance(inner, dict | list)), None)
-    if nested is not None:
-        raise ConfigurationError(
-            f"{name} has an object or a list in its member {nested!r}, which Connect does not take.",
-            expected="texts, numbers, true, false or null as members",
-        )
-    return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -11,10 +11,8 @@ from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import PlanMovedError, RefusedError
 from airflow_eos_provider.offsets.stores import is_elsewhere, topic_of
-from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
-from airflow_eos_provider.plan_hash import hash_of
 from airflow_eos_provider.stored import to_json, unstored
 
 #: The member of a plan's content that has a planned change for each connector.
@@ -40,21 +38,6 @@ class ConnectorLook:
     target_state: TargetState  #: before the change; afterwards the connector has it again
     config_digest: str  #: SHA-256 of its configuration; the configuration itself may hold secrets
     exactly_once: bool  #: whether its workers run in the mode ``enabled``, so that tasks write in transactions
-
-    @classmethod
-    def of(
-        cls,
-        group_id: str,
-        kafka_cluster_id: str,
-        connector: str,
-        target_state: TargetState,
-        config: Mapping[str, str | None],
-        *,
-        exactly_once: bool,
-    ) -> ConnectorLook:
-        """The same from the connector's configuration."""
-        digest = hash_of(config)
-        return cls(group_id, kafka_cluster_id, connector, target_state, digest, exactly_once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +68,6 @@ class OffsetsPlan:
     last_change: str = ""
     ended: tuple[str, ...] = unstored(())
 
-    @classmethod
-    def of(
-        cls,
-        request: OffsetsRequest,
-        look: ConnectorLook,
-        topics: Iterable[OffsetsTopic],
-        writes: Sequence[Write],
-        own_topic: str | None = None,
-        last_change: str = "",
-        ended: tuple[str, ...] = (),
-    ) -> OffsetsPlan:
-        planned = tuple(PlannedTopic(topic.name, topic.id, len(topic.ends)) for topic in topics)
-        made = cls(request, look, planned, tuple(writes), own_topic, last_change, ended)
-        # What has the right value now may have another one once a running connector is stopped.
-        return made if made._moves else replace(made, writes=tuple(write for write in writes if write.changes))
-
     @property
     def connector(self) -> str:
         return self.look.connector
@@ -109,6 +76,10 @@ class OffsetsPlan:
     def is_at_rest(self) -> bool:
         """Whether the connector was stopped, or did not exist, when the plan was made."""
         return self.look.target_state in (TargetState.STOPPED, TargetState.ABSENT)
+
+    def without_idle_writes(self) -> OffsetsPlan:
+        """What has the right value now may have another one once a running connector is stopped, so there it stays."""
+        return self if self._moves else replace(self, writes=tuple(write for write in self.writes if write.changes))
 
     @property
     def _moves(self) -> bool:

@@ -1,18 +1,23 @@
-"""A snapshot of offsets topics, each read once."""
+"""A snapshot of offsets topics, each read once, and what a request writes according to it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.connect.topics.config_topic import ClusterState
-from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC, Role
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
+from airflow_eos_provider.connect.topics.source_offsets import offset_key
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.read.ends import UnknownTopicError
 from airflow_eos_provider.kafka.read.writers import TopicWriters
+from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.stores import OffsetStores, Store
 from airflow_eos_provider.offsets.topic import OffsetsTopic
-from airflow_eos_provider.offsets.verbs.changes import Places
+from airflow_eos_provider.offsets.verbs import changes
+from airflow_eos_provider.offsets.verbs.changes import Places, Write
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb, Wanted
 
 
 class OffsetsReader:
@@ -22,49 +27,92 @@ class OffsetsReader:
     :ivar topics: by the names of their stores those that were read, in their order.
     """
 
-    def __init__(
-        self,
-        stores: OffsetStores,
-        state: ClusterState,
-        new_partitions: int = Role.OWN.default_partitions,
-    ) -> None:
+    def __init__(self, stores: OffsetStores, state: ClusterState, new_partitions: int) -> None:
         self._stores = stores
         self._state = state
         self._new_partitions = new_partitions
         self.topics: dict[str, OffsetsTopic] = {}
 
-    def exists(self, connector: str) -> bool:
-        """Whether there is a connector of this name."""
-        return connector in self._state.connectors
+    def writes(self, request: OffsetsRequest, kafka_cluster_id: str, group_id: str) -> list[Write]:
+        """What a request writes, from the offsets as they are."""
+        name = request.connector
+        if request.verb is Verb.PRUNE:
+            if self._exists(name):
+                raise RefusedError(
+                    f"Connector {name} exists: its offsets are not leftovers.",
+                    remedy=f"To let it start from the beginning: 'eos offsets reset {name}'.",
+                )
+            # In another Kafka cluster the topic may be that of another group, too.
+            return changes.reset(Places(name, [self.global_topic()]), {})
+        if request.verb is Verb.MIGRATE:
+            return changes.migrate(name, self._of(name), self._target(request))
+        places = Places(name, self._of(name))
+        match request.verb:
+            case Verb.RESET:
+                return changes.reset(places, request.where)
+            case Verb.ALTER:
+                return changes.alter(places, _wanted(request, places), unlike=request.unlike)
+            case Verb.COPY:
+                if request.file:
+                    return changes.copy_saved(request.source, backup.read(Path(request.file)), places)
+                return changes.copy(request.source, self._of(request.source), places)
+            case Verb.RESTORE:
+                saved = backup.read(Path(request.file))
+                if not request.from_elsewhere:
+                    changes.require_same_origin(saved, kafka_cluster_id, group_id, places.topics)
+                return changes.restore(places, saved)
 
-    def config_of(self, connector: str) -> Mapping[str, Any]:
-        """The configuration of a connector; empty if there is none of that name."""
-        found = self._state.connectors.get(connector)
-        return found.config if found else {}
+    def require_one_place(self, request: OffsetsRequest) -> None:
+        """Go on only if the tasks will find what a request writes, see :func:`changes.require_one_place`."""
+        if request.verb is not Verb.PRUNE:
+            exists = self._exists(request.connector)
+            changes.require_one_place(request.connector, self._target(request), exists=exists)
 
-    def of(self, connector: str) -> list[OffsetsTopic]:
-        """The topics of a connector's offsets, its own before the global one."""
-        own = self._stores.own(connector, self.config_of(connector))
-        # The name of one in another Kafka cluster may follow from the workers' mode: its first task makes it.
-        found = [self._read(own, may_be_missing=own.is_elsewhere)] if own else []
-        return [*found, self.global_topic()]
+    def checked_offsets(self, request: OffsetsRequest) -> list[tuple[Any, Any]]:
+        """The new offsets of an alteration that Connect can check: those whose keys are spelt as Connect spells them.
 
-    def places(self, connector: str) -> Places:
-        """Where the offsets of a connector are."""
-        return Places(connector, self.of(connector))
-
-    def place_with(self, connector: str, own_topic: str) -> OffsetsTopic:
-        """The topic that the tasks of a connector read if it is given an own topic.
-
-        :param own_topic: ``offsets.storage.topic``, empty for none. One that is not there is empty, and has the
-            partitions that Connect would give it.
+        It would write any other one under a second key. A removal fails in Connect where exactly-once is on and the
+        connector has an offsets topic of its own.
         """
-        own = self._stores.own(connector, {**self.config_of(connector), OWN_TOPIC: own_topic})
-        return self._read(own, may_be_missing=True) if own else self.global_topic()
+        name = request.connector
+        if request.verb is not Verb.ALTER or not self._exists(name):
+            return []
+        places = Places(name, self._of(name))
+        return [
+            (one.partition, one.offset)
+            for one in _wanted(request, places)
+            if one.offset is not None and places.keys_of(one.partition) == {offset_key(name, one.partition)}
+        ]
 
     def global_topic(self) -> OffsetsTopic:
         """The workers' ``offset.storage.topic``."""
         return self._read(self._stores.global_store)
+
+    def _target(self, request: OffsetsRequest) -> OffsetsTopic:
+        """The topic that the connector's tasks read afterwards.
+
+        A new own topic that is not there is empty, and has the partitions that Connect would give it.
+        """
+        name = request.connector
+        if request.verb is not Verb.MIGRATE:
+            return self._of(name)[0]
+        own = self._stores.own(name, {**self._config_of(name), OWN_TOPIC: request.own_topic or ""})
+        return self._read(own, may_be_missing=True) if own else self.global_topic()
+
+    def _exists(self, connector: str) -> bool:
+        return connector in self._state.connectors
+
+    def _config_of(self, connector: str) -> Mapping[str, Any]:
+        """The configuration of a connector; empty if there is none of that name."""
+        found = self._state.connectors.get(connector)
+        return found.config if found else {}
+
+    def _of(self, connector: str) -> list[OffsetsTopic]:
+        """The topics of a connector's offsets, its own before the global one."""
+        own = self._stores.own(connector, self._config_of(connector))
+        # The name of one in another Kafka cluster may follow from the workers' mode: its first task makes it.
+        found = [self._read(own, may_be_missing=own.is_elsewhere)] if own else []
+        return [*found, self.global_topic()]
 
     def _read(self, store: Store, *, may_be_missing: bool = False) -> OffsetsTopic:
         name = store.name
@@ -79,3 +127,8 @@ class OffsetsReader:
                 ends = dict.fromkeys(range(self._new_partitions), 0)
                 self.topics[name] = OffsetsTopic(name, None, ends, {}, {}, TopicWriters(None, {}, ends, {}))
         return self.topics[name]
+
+
+def _wanted(request: OffsetsRequest, places: Places) -> Sequence[Wanted]:
+    """The offsets of an alteration."""
+    return changes.one_for_each(places, request.where, request.wanted[0].offset) if request.each else request.wanted

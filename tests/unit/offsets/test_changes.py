@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,18 +16,17 @@ from airflow_eos_provider.offsets.seen.backup import BackedUpTopic, Backup
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.offsets.verbs.changes import (
     Places,
-    Wanted,
     Write,
     alter,
     copy,
     copy_saved,
     migrate,
     one_for_each,
-    read_wanted,
     require_one_place,
     reset,
     restore,
 )
+from airflow_eos_provider.offsets.verbs.request import Wanted
 
 PARTITIONS = 5
 A, B = offset_key("c", {"file": "a"}), offset_key("c", {"file": "b"})
@@ -261,34 +258,6 @@ def test_a_copy_keeps_the_spelling_of_the_source_partition_and_leaves_what_the_o
         (b'[ "d" , {"file": "a"}]', b"1"),
         (b'["d",{"z":"1","a":"2"}]', b"2"),
     }
-
-
-def test_a_file_of_wanted_offsets_is_read_in_the_form_of_connects_rest_api(tmp_path: Path) -> None:
-    file = tmp_path / "wanted.json"
-    entries = [{"partition": {"a": 1}, "offset": None}, {"partition": None, "offset": {"n": 1}}]
-    for document in (entries, {"offsets": entries}):
-        file.write_text(json.dumps(document))
-        assert read_wanted(file) == [Wanted({"a": 1}, None), Wanted(None, {"n": 1})]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        *("", "{}", "[1]", "null", '{"offsets": {}}', "\xff", "[" * 200_000),
-        '[{"partition": {}}]',
-        '[{"partition": 1, "offset": {}}]',
-        '[{"partition": {}, "offset": {"position": {"nested": 1}}}]',
-        '[{"partition": {"a": [1]}, "offset": {}}]',
-        '[{"partition": {}, "offset": {"position": NaN}}]',
-        '[{"partition": {}, "offset": {"position": 1, "position": 2}}]',
-    ],
-)
-def test_another_form_is_refused_with_the_form_that_is_expected(tmp_path: Path, content: str) -> None:
-    file = tmp_path / "wanted.json"
-    file.write_text(content, encoding="latin-1")
-    with pytest.raises(ConfigurationError, match=re.escape(str(file))) as refused:
-        read_wanted(file)
-    assert refused.value.expected
 
 
 def test_a_copy_from_a_backup_of_another_group_takes_what_the_tasks_read_there() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, RestRefusedError
-from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
+from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger, _Act
 
-PLAN: Any = SimpleNamespace(created=None, look=SimpleNamespace(exactly_once=True))
+PLAN: Any = SimpleNamespace(connector="c", created=None, look=SimpleNamespace(exactly_once=True))
 
 
 class Change:
@@ -45,12 +45,12 @@ def test_the_connector_is_brought_back_if_it_may_have_been_stopped(
         raise error
 
     cluster: Any = SimpleNamespace(cluster=SimpleNamespace(group_id="g"))
-    changer, change, brought_back = OffsetsChanger(cluster, "configs", "offsets"), Change(), list[Any]()
-    monkeypatch.setattr(changer, "_stop", lambda *_: None)
-    monkeypatch.setattr(changer, "_require_still_stopped", lambda *_: None)
-    monkeypatch.setattr(changer, "_bring_back", lambda *_, watch: brought_back.append(watch))
-    monkeypatch.setattr(changer, refused, refuse)
-    acting: Any = change
+    acting: Any = Change()
+    act, brought_back = _Act(OffsetsChanger(cluster, "configs", "offsets"), PLAN, acting), list[Any]()
+    for name in ("_stop", "_require_untouched"):
+        monkeypatch.setattr(act, name, lambda: None)
+    monkeypatch.setattr(act, "_bring_back", lambda *, watch: brought_back.append(watch))
+    monkeypatch.setattr(act, refused, refuse)
     with pytest.raises(type(error)):
-        changer._stop_and_write(acting, PLAN)
+        act._stop_and_write()
     assert bool(brought_back) is is_brought_back

@@ -27,9 +27,9 @@ from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.leftovers import Leftovers
 from airflow_eos_provider.offsets.verbs.apply import ConnectorReport
-from airflow_eos_provider.offsets.verbs.changes import Wanted, Write
+from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb, Wanted
 
 
 class Changer:
@@ -73,7 +73,7 @@ class Changer:
 
 def planned(request: OffsetsRequest, before: bytes | None = b"1") -> OffsetsPlan:
     name = request.connector
-    look = ConnectorLook.of("g", "cluster", name, TargetState.STOPPED, {}, exactly_once=True)
+    look = ConnectorLook("g", "cluster", name, TargetState.STOPPED, "digest", exactly_once=True)
     writes = (Write("offsets", 0, f'["{name}",{{"n":1}}]'.encode(), before, None),)
     return OffsetsPlan(request, look, (PlannedTopic("offsets", "id", 25),), writes)
 
@@ -146,6 +146,7 @@ def test_a_backup_is_named_by_its_whole_path_and_all_of_it_is_of_those_that_exis
         (RESTORE, {}),
         (RESTORE, {"each": True, "file": "f"}),
         (RESTORE, {"each": True, "source": "d"}),
+        (RESTORE, {"source": "c"}),
         (MIGRATE, {"to": "global", "topic": "t"}),
         (MIGRATE, {"to": "elsewhere"}),
     ],
@@ -159,7 +160,7 @@ def test_a_filter_that_is_empty_is_not_every_source_partition(changer: Changer) 
     del changer
     with pytest.raises(ConfigurationError, match="--where is empty"):
         wanted(ALTER, connector="c", where="{}", offset="null")
-    for offsets in ("{", "[1]", '{"offset": 1}'):
+    for offsets in ("{", "[]", "[1]", '{"offset": 1}'):
         with pytest.raises(ConfigurationError, match="offsets"):
             wanted(ALTER, connector="c", offsets=offsets)
 
@@ -172,7 +173,8 @@ def test_a_plan_shows_what_is_left_besides_and_which_command_resumes_it(
     assert plan.question == "Prune the source offsets of gone in Kafka Connect group g?"
     assert "Deleted connectors have also left:" in plan.lines
     assert PRUNE.takes_up(read_request(PRUNE.request, {}), plan)
-    assert not PRUNE.takes_up(read_request(PRUNE.request, {"connector": "gone"}), plan)
+    assert PRUNE.takes_up(read_request(PRUNE.request, {"connector": "gone"}), plan), "it is one of those"
+    assert not PRUNE.takes_up(read_request(PRUNE.request, {"connector": "other"}), plan)
     of_one = PRUNE.plan(session, read_request(PRUNE.request, {"connector": "gone"}))
     assert PRUNE.takes_up(read_request(PRUNE.request, {}), of_one), "without a name it is for every connector"
     assert not PRUNE.takes_up(read_request(PRUNE.request, {"connector": "other"}), of_one)
