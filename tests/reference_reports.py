@@ -45,7 +45,7 @@ _ACL_CHANGE = [
     *_CHANGE,
     ("plan.content.", "changes/rights/plan.py:AclPlan.content"),
     ("plan.content.acls[].", "kafka/acl_values.py:Acl"),
-    ("report.", "changes/rights/change.py:RightsReport.to_dict"),
+    ("report.", "changes/rights/change.py:RightsChange.apply"),
 ]
 _FINDING = ("findings[].", "finding.py:Finding")
 _AUDIT = [("", "finding.py:Audit.to_dict"), _FINDING]
@@ -99,7 +99,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         ("plan.", "downgrade/drop_own.py:DropPlan.to_dict"),
     ],
     "eos changes list": [("[].", "cli/rollout/changes.py:list_")],
-    "eos changes close": [*_CHANGE, ("report.", "changes/closing/change.py:CloseReport.to_dict")],
+    "eos changes close": [*_CHANGE, ("report.", "changes/closing/change.py:Close.apply")],
     "eos fencing list": [
         ("", "changes/fencing/change.py:look_document"),
         ("", "changes/fencing/change.py:Fencing.look"),
@@ -118,7 +118,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         *_AUDIT,
         ("", "transactions/audit.py:TransactionAudit.to_dict"),
     ],
-    "eos transactions abort": [*_CHANGE, ("report.", "changes/transactions/abort.py:AbortReport.to_dict")],
+    "eos transactions abort": [*_CHANGE, ("report.", "changes/transactions/abort.py:abort")],
     "eos acl check": _ACL_CHECK,
     "eos acl explain": [("[].", "cli/cluster/acl.py:_explained")],
     "eos acl grant": _ACL_CHANGE,
@@ -127,7 +127,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos topics create": [
         *_CHANGE,
         ("plan.content.changes[].", "connect/topics/topic_checks.py:TopicChange"),
-        ("report.", "changes/topics/change.py:TopicsReport.to_dict"),
+        ("report.", "changes/topics/change.py:_report"),
         *((f"report.{at}", made_by) for at, made_by in _TOPIC_FINDING),
     ],
     "eos topics list": [
@@ -140,12 +140,12 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     ],
     "eos intervals show": [("", "interval/verify.py:RunStatus.to_dict")],
     "eos intervals verify": [("", "interval/verify.py:Verification.to_dict")],
-    "eos intervals abandon": [*_CHANGE, ("report.", "changes/intervals/change.py:AbandonReport.to_dict")],
+    "eos intervals abandon": [*_CHANGE, ("report.", "changes/intervals/change.py:Abandon.apply")],
     "eos uninstall": [
         *_CHANGE,
         ("plan.content.", "changes/uninstall/remove.py:Left.content"),
         ("plan.content.removes[].", "changes/uninstall/remove.py:Item"),
-        ("report.", "changes/uninstall/change.py:UninstallReport.to_dict"),
+        ("report.", "changes/uninstall/change.py:Uninstall.apply"),
     ],
     "eos lab status": [("", "lab/status.py:LabStatus.as_json")],
 }

@@ -13,7 +13,6 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args, get_type_hints
 
-from airflow_eos_provider.changes.leaf import Leaf
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError
 from airflow_eos_provider.plan_hash import HashedPlan, hash_of
 from airflow_eos_provider.stored import from_json, to_json
@@ -194,6 +193,21 @@ class Report(Protocol):
         """The result as JSON."""
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A report of a few lines."""
+
+    document: dict[str, Any]  #: scripts rely on its names
+    text: tuple[str, ...] = ("Done.",)
+    problem: EosError | None = None
+
+    def lines(self) -> tuple[str, ...]:
+        return self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.document
+
+
 class Change(ABC, Generic[R]):
     """A change of a group. A subclass declares it; its command, operators, DAG and page are made from that.
 
@@ -214,7 +228,6 @@ class Change(ABC, Generic[R]):
     details: ClassVar[str] = ""  #: further help, in paragraphs
     request: ClassVar[type]  #: a frozen dataclass whose fields are made by :func:`option`
     examples: ClassVar[tuple[str, ...]] = ()  #: complete commands, each optionally with a comment after ``#``
-    leaves: ClassVar[tuple[Leaf, ...]] = ()  #: what it leaves behind, apart from records in the journal
     takes_lease: ClassVar[bool] = True
     begins_again: ClassVar[bool] = False
     closes: ClassVar[bool] = False

@@ -13,11 +13,8 @@ from typing import Any
 
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.journal.records import (
-    CHANGE_KEY,
-    EVENT_KEY,
     LEASE_KEY,
     REQUEST_KEY,
-    ROLLOUT_KEY,
     SCHEMA,
     STEP_KEY,
     ChangeRecord,
@@ -26,10 +23,10 @@ from airflow_eos_provider.journal.records import (
     Request,
     RolloutRecord,
     Step,
-    lease_of,
+    kind_of,
+    read_record,
 )
 from airflow_eos_provider.kafka.read.reader import LogRecord
-from airflow_eos_provider.stored import from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +150,14 @@ class JournalReplay:
             rollout_id, _, worker_id = key.removeprefix(STEP_KEY).partition("/")
             self._steps.get(rollout_id, {}).pop(worker_id, None)
             return
-        about = _subject(key)
-        if about is None:  # a kind of record that this version does not know
+        kind = kind_of(key)
+        if kind is None:  # a kind of record that this version does not know
             return
+        about = LEASE_KEY if kind == LEASE_KEY else key.removeprefix(kind).partition("/")[0]
         problems = self._unreadable.setdefault(about, {})
         problems.pop(key, None)
         try:
-            schema = self._take_document(key, json.loads(record.value), record.timestamp_ms)
+            schema = self._take_document(kind, about, json.loads(record.value), record.timestamp_ms)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             what = f"has a record {key!r} that this version does not understand ({type(error).__name__}: {error})"
             problems[key] = Unreadable(what, record.timestamp_ms)
@@ -169,37 +167,24 @@ class JournalReplay:
             what = f"was written by a newer version of this package (schema {schema}, this one knows {SCHEMA})"
             problems[key] = Unreadable(what, record.timestamp_ms)
 
-    def _take_document(self, key: str, document: dict[str, Any], appended_at_ms: int) -> int:
-        """Take one record in as far as it is understood."""
+    def _take_document(self, kind: str, about: str, document: dict[str, Any], appended_at_ms: int) -> int:
+        """Take one record in as far as it is understood; returns its schema."""
         schema = document.pop("schema")
         if not isinstance(schema, int) or schema < SCHEMA:
             raise ValueError(f"its schema is {schema}")
-        if key == LEASE_KEY:
+        if kind == LEASE_KEY:
             self._lease = None  # should this one not be understood, the one before does not count either
-            self._lease = lease_of(document, appended_at_ms)
-        elif key.startswith(ROLLOUT_KEY):
-            rollout = from_json(RolloutRecord, document)
-            self._rollouts[rollout.rollout_id] = rollout
-        elif key.startswith(STEP_KEY):
-            step = from_json(Step, document).appended(appended_at_ms)
-            self._steps.setdefault(key.removeprefix(STEP_KEY).partition("/")[0], {})[step.worker_id] = step
-        elif key.startswith(REQUEST_KEY):
-            request = from_json(Request, document)
-            self._requests[request.rollout_id] = request
-        elif key.startswith(EVENT_KEY):
-            event = from_json(Event, document)
-            self._events.setdefault(event.rollout_id, []).append(event)
-        elif key.startswith(CHANGE_KEY):
-            change = from_json(ChangeRecord, document)
-            self._changes[change.change_id] = change
+        match read_record(kind, document, appended_at_ms):
+            case Lease() as lease:
+                self._lease = lease
+            case RolloutRecord() as rollout:
+                self._rollouts[rollout.rollout_id] = rollout
+            case Step() as step:
+                self._steps.setdefault(about, {})[step.worker_id] = step
+            case Request() as request:
+                self._requests[request.rollout_id] = request
+            case Event() as event:
+                self._events.setdefault(event.rollout_id, []).append(event)
+            case ChangeRecord() as change:
+                self._changes[change.change_id] = change
         return schema
-
-
-def _subject(key: str) -> str | None:
-    """What a record is about: the rollout in its key, or the lease; None for a key of an unknown kind."""
-    if key == LEASE_KEY:
-        return LEASE_KEY
-    for prefix in (ROLLOUT_KEY, STEP_KEY, REQUEST_KEY, EVENT_KEY, CHANGE_KEY):
-        if key.startswith(prefix):
-            return key.removeprefix(prefix).partition("/")[0]
-    return None

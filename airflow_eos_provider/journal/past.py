@@ -18,13 +18,12 @@ from airflow_eos_provider.journal.records import (
     STEP_KEY,
     Lease,
     Step,
-    lease_of,
+    read_record,
 )
 from airflow_eos_provider.journal.topic import READ_TIMEOUT_SECONDS
 from airflow_eos_provider.kafka.read.ends import UnknownTopicError
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
 from airflow_eos_provider.kafka.session import Kafka
-from airflow_eos_provider.stored import from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +51,12 @@ def past_of(records: Iterable[LogRecord], rollout_id: str) -> Past:
         if record.value is None or not (key == LEASE_KEY or key.startswith(f"{STEP_KEY}{rollout_id}/")):
             continue
         try:
-            document = json.loads(record.value)
-            if key == LEASE_KEY:
-                leases.append(lease_of(document, record.timestamp_ms))
-            else:
-                steps.append(from_json(Step, document).appended(record.timestamp_ms))
+            kind = LEASE_KEY if key == LEASE_KEY else STEP_KEY
+            found = read_record(kind, json.loads(record.value), record.timestamp_ms)
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
-    own = [lease for lease in leases if lease.rollout_id == rollout_id]
-    return Past(tuple(steps), tuple(next(same) for _, same in groupby(own, key=attrgetter("step"))))
+        if isinstance(found, Step):
+            steps.append(found)
+        elif isinstance(found, Lease) and found.rollout_id == rollout_id:
+            leases.append(found)
+    return Past(tuple(steps), tuple(next(same) for _, same in groupby(leases, key=attrgetter("step"))))

@@ -339,9 +339,35 @@ class Event:
         return f"{EVENT_KEY}{self.rollout_id}/{self.at:.6f}"
 
 
-def encode(record: Lease | RolloutRecord | Step | Request | Event | ChangeRecord) -> bytes:
+Record = Lease | RolloutRecord | Step | Request | Event | ChangeRecord
+
+#: Key, or its beginning -> the record under it.
+KINDS: Mapping[str, type[Record]] = {
+    LEASE_KEY: Lease,
+    ROLLOUT_KEY: RolloutRecord,
+    STEP_KEY: Step,
+    REQUEST_KEY: Request,
+    EVENT_KEY: Event,
+    CHANGE_KEY: ChangeRecord,
+}
+
+
+def kind_of(key: str) -> str | None:
+    """The key of :data:`KINDS` that a record's key is, or begins with; None for an unknown kind."""
+    return next((kind for kind in KINDS if key == kind or (kind.endswith("/") and key.startswith(kind))), None)
+
+
+def encode(record: Record) -> bytes:
     """The bytes of one record."""
     return json.dumps({**to_json(record), "schema": SCHEMA}, sort_keys=True).encode()
+
+
+def read_record(kind: str, document: Mapping[str, Any], appended_at_ms: int) -> Record:
+    """A record of a key of :data:`KINDS`, with the broker's time of it, milliseconds since the epoch."""
+    if kind == LEASE_KEY:
+        return lease_of(document, appended_at_ms)
+    found = from_json(KINDS[kind], document)
+    return found.appended(appended_at_ms) if isinstance(found, Step) else found
 
 
 def lease_of(document: Mapping[str, Any], appended_at_ms: int) -> Lease:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import Journal, ask, read_journal
@@ -44,10 +43,10 @@ class Answer:
     half_done: tuple[str, ...] = ()  #: workers whose change was announced and is not done; they may be stopped
 
 
-def request(
-    cluster: ConnectCluster,
+def ask_to_stop(
+    kafka: Session,
+    group_id: str,
     wanted: Request,
-    *,
     journal: Callable[[], Journal],
     wait_seconds: float = ANSWER_SECONDS,
 ) -> Answer:
@@ -55,18 +54,6 @@ def request(
 
     :param journal: makes a journal of this group; used to close an aborted rollout that no controller carries out.
     """
-    with Session(cluster.kafka) as kafka:
-        return request_within(kafka, cluster.group_id, wanted, journal, wait_seconds)
-
-
-def request_within(
-    kafka: Session,
-    group_id: str,
-    wanted: Request,
-    journal: Callable[[], Journal],
-    wait_seconds: float = ANSWER_SECONDS,
-) -> Answer:
-    """:func:`request` within a session that is there already."""
     content = read_journal(kafka, group_id)
     content.require_understood(content.rollouts[wanted.rollout_id])
     _require_open(content.rollouts[wanted.rollout_id])

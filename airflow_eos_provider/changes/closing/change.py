@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_eos_provider.changes.change import TAKE_OVER_HELP, Change, Plan, option
+from airflow_eos_provider.changes.change import TAKE_OVER_HELP, Change, Done, Plan, option
 
 if TYPE_CHECKING:
     from airflow_eos_provider.connect.session import ConnectSession
@@ -25,24 +25,6 @@ class CloseRequest:
         metavar="ID",
     )
     take_over: bool = option(TAKE_OVER_HELP, False, title="Take over")
-
-
-@dataclass(frozen=True, slots=True)
-class CloseReport:
-    """What was closed."""
-
-    closed: str
-    half_done: tuple[str, ...]  #: workers whose restart was announced, and that have not passed their gate
-    problem: None = None
-
-    def lines(self) -> list[str]:
-        """One line for it, and one for each worker to look after."""
-        check = "its restart was announced, but it has not passed its gate. Check with 'eos status' that it runs."
-        return [f"{self.closed} is closed.", *(f"{worker}: {check}" for worker in self.half_done)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {"closed": self.closed, "half_done": list(self.half_done)}
 
 
 class Close(Change[CloseRequest]):
@@ -71,12 +53,14 @@ class Close(Change[CloseRequest]):
 
         return plan_close(session, self.name, asdict(request))
 
-    def apply(self, session: ConnectSession, plan: Plan, act: Journal, report: Callable[[str], None]) -> CloseReport:
+    def apply(self, session: ConnectSession, plan: Plan, act: Journal, report: Callable[[str], None]) -> Done:
         """Close the roll or change of the plan, if it has not changed since."""
         from airflow_eos_provider.changes.closing.close import close
 
         half_done = close(session, plan, act)
-        return CloseReport(plan.about, half_done)
+        check = "its restart was announced, but it has not passed its gate. Check with 'eos status' that it runs."
+        document = {"closed": plan.about, "half_done": list(half_done)}
+        return Done(document, (f"{plan.about} is closed.", *(f"{worker}: {check}" for worker in half_done)))
 
 
 CLOSE = Close()

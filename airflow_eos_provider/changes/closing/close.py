@@ -21,7 +21,7 @@ from airflow_eos_provider.journal.records import (
     RolloutState,
     Step,
 )
-from airflow_eos_provider.journal.stop_requests import request_within
+from airflow_eos_provider.journal.stop_requests import ask_to_stop
 from airflow_eos_provider.journal.topic import clock_of
 
 #: How it ends: its controller is asked to stop; its controller is fenced; nobody carries it out.
@@ -75,7 +75,7 @@ def close(session: ConnectSession, plan: Plan, journal: Journal) -> tuple[str, .
 
 def _stopped(session: ConnectSession, group_id: str, wanted: Request, journal: Journal) -> tuple[str, ...]:
     """Ask the controller of a roll to stop, and wait for its answer."""
-    answer = request_within(session.kafka, group_id, wanted, lambda: journal)
+    answer = ask_to_stop(session.kafka, group_id, wanted, lambda: journal)
     if answer.state.is_open:
         raise RefusedError(
             f"The rollout {answer.rollout_id} was asked to stop, and its controller has not answered.",

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.changes.change import Change, Look, Plan, option
-from airflow_eos_provider.changes.leaf import FENCED_IDS
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.stored import from_json, to_json
 
@@ -61,7 +60,6 @@ class Fencing(Change[FencingRequest]):
         "eos fencing apply orders --reason CHG-4711",
         "eos fencing apply --pending --yes  # for scripts: every round that is due or has failed",
     )
-    leaves = (FENCED_IDS,)
     rows = "connectors"
     filters = ("connector", "pending_fencing")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_eos_provider.changes.change import Change, Plan, option
-from airflow_eos_provider.changes.leaf import CONTROL_TOPIC, LEDGER
+from airflow_eos_provider.changes.change import Change, Done, Plan, option
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP, Run
 
@@ -32,22 +31,6 @@ class AbandonRequest:
     group: str = option(GROUP_HELP, DEFAULT_GROUP_ID, envvar="EOS_GROUP")
 
 
-@dataclass(frozen=True, slots=True)
-class AbandonReport:
-    """The run that was given up."""
-
-    run: str
-    problem: None = None
-
-    def lines(self) -> list[str]:
-        """One sentence."""
-        return [f"{self.run} is given up: nothing of it was written."]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {"run": self.run, "abandoned": True}
-
-
 class Abandon(Change[AbandonRequest]):
     """The end of an interval run of which nothing is committed."""
 
@@ -63,7 +46,6 @@ class Abandon(Change[AbandonRequest]):
         "eos intervals abandon orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z",
         "eos intervals abandon orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z#2 --group etl --yes",
     )
-    leaves = (CONTROL_TOPIC, LEDGER)
     takes_lease = False
     brokers_only = True
 
@@ -97,14 +79,15 @@ class Abandon(Change[AbandonRequest]):
 
     def apply(
         self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> AbandonReport:
+    ) -> Done:
         """Give the run up. The coordinator looks once more behind its fencing, and refuses what is committed."""
         from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 
         run = Run.parse(plan.content["run"])
         with Coordinator(_pipeline(session, run, plan.group_id), run, report=report) as coordinator:
             coordinator.abandon()
-        return AbandonReport(run.name)
+        document = {"run": run.name, "abandoned": True}
+        return Done(document, (f"{run.name} is given up: nothing of it was written.",))
 
 
 def _pipeline(session: ConnectSession, run: Run, group_id: str) -> Pipeline:

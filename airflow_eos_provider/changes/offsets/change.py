@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from airflow_eos_provider.changes.change import Change, Plan, option, read_request
-from airflow_eos_provider.changes.leaf import FENCED_IDS, INTERNAL_TOPICS, OFFSET_RECORDS, OWN_TOPIC_SETTING, Leaf
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, EosError, NothingDoneError
 from airflow_eos_provider.offsets.user_json import parse_where, read_file
@@ -228,7 +227,6 @@ class OffsetsReport:
 class OffsetsChange(Change[R]):
     """A change of the source offsets of a connector, or of several, one after the other."""
 
-    leaves: ClassVar[tuple[Leaf, ...]] = (FENCED_IDS, OFFSET_RECORDS)
     none: ClassVar[str] = ""  #: why there is nothing to do if no connector is meant
 
     @abstractmethod
@@ -421,7 +419,6 @@ class Migrate(OffsetsChange[MigrateRequest]):
         "eos offsets migrate orders --to own",
         "eos offsets migrate orders --to global --plan 3f1c09ab77d2",
     )
-    leaves = (*OffsetsChange.leaves, INTERNAL_TOPICS, OWN_TOPIC_SETTING)
 
     def _wanted(self, changer: OffsetsChanger, request: MigrateRequest) -> tuple[list[OffsetsRequest], list[str]]:
         from airflow_eos_provider.connect.topics.internal_topics import own_topic_name

@@ -5,11 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_eos_provider.changes.change import Change, Plan
-from airflow_eos_provider.changes.leaf import End, Leaf, Where
+from airflow_eos_provider.changes.change import Change, Done, Plan
 from airflow_eos_provider.changes.rights.request import RevokeRequest, RightsRequest
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError
@@ -29,22 +28,6 @@ R = TypeVar("R", bound=RightsRequest)
 #: So many notes are lines of a plan, and so many names of what a prefix reaches.
 _SHOWN_NOTES = 10
 _SHOWN_NAMES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class RightsReport:
-    """The ACLs that were created or deleted, as JSON."""
-
-    acls: Sequence[dict[str, Any]]
-    problem: None = None
-
-    def lines(self) -> list[str]:
-        """The same for a person."""
-        return ["Done."]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {"acls": list(self.acls)}
 
 
 class RightsChange(Change[R]):
@@ -84,7 +67,7 @@ class RightsChange(Change[R]):
 
     def apply(
         self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> RightsReport:
+    ) -> Done:
         from airflow_eos_provider.kafka.acl_values import Acl
         from airflow_eos_provider.kafka.session import Session
 
@@ -99,7 +82,8 @@ class RightsChange(Change[R]):
                     )
             with kafka.transactions() as client:
                 self._write(client, from_json(tuple[Acl, ...], plan.content["acls"]))
-        return RightsReport(plan.content["acls"])
+        document = {"acls": plan.content["acls"]}
+        return Done(document)
 
 
 class Grant(RightsChange[RightsRequest]):
@@ -114,7 +98,6 @@ class Grant(RightsChange[RightsRequest]):
     )
     request = RightsRequest
     examples = ("eos acl grant", "eos acl grant --prefixed --plan 3f1c09ab77d2")
-    leaves = (Leaf(Where.KAFKA, "ACLs", (), "the rights that were asked for", End.REVOKE),)
 
     def _made(self, session: ConnectSession, request: RightsRequest) -> tuple[AskedRights, AclPlan, Iterable[str]]:
         from airflow_eos_provider.changes.rights.asked import asked_rights

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_eos_provider.changes.change import Change, Plan, option, read_request
-from airflow_eos_provider.changes.leaf import INTERNAL_TOPICS
+from airflow_eos_provider.changes.change import Change, Done, Plan, option, read_request
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.stored import from_json, to_json
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from airflow_eos_provider.changes.topics.look import InternalTopicsClient
     from airflow_eos_provider.connect.session import ConnectSession
     from airflow_eos_provider.connect.topics.topic_checks import TopicChange, TopicFinding, TopicPlan, TopicsLook
-    from airflow_eos_provider.errors import EosError
     from airflow_eos_provider.journal.change import GroupChange
 
 
@@ -32,28 +30,6 @@ class TopicsRequest:
     replication_factor: int | None = option(
         "Replicas of the topics; default: from the workers' files, or 3.", None, title="Replication factor", least=1
     )
-
-
-@dataclass(frozen=True, slots=True)
-class TopicsReport:
-    """What was done, and what is left."""
-
-    changes: tuple[TopicChange, ...]
-    findings: tuple[TopicFinding, ...]
-    not_checked: tuple[str, ...]
-    problem: EosError | None
-
-    def lines(self) -> list[str]:
-        """The same for a person."""
-        return ["Done.", *_rest(self.findings, self.not_checked)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {
-            "changes": to_json(self.changes),
-            "findings": [one.to_dict() for one in self.findings],
-            "not_checked": list(self.not_checked),
-        }
 
 
 class CreateTopics(Change[TopicsRequest]):
@@ -73,7 +49,6 @@ class CreateTopics(Change[TopicsRequest]):
         "eos topics create --plan 3f1c09ab77d2",
         "eos topics create --own-topic orders-offsets --partitions 5",
     )
-    leaves = (INTERNAL_TOPICS,)
 
     def plan(self, session: ConnectSession, request: TopicsRequest) -> Plan:
         from airflow_eos_provider.changes.topics.look import InternalTopicsClient
@@ -88,13 +63,13 @@ class CreateTopics(Change[TopicsRequest]):
 
     def apply(
         self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> TopicsReport:
+    ) -> Done:
         assert act is not None  # it takes the lease
         client, approved, _, left = self._left(session, plan)
         client.carry_out(left, act)
         return _report(client, approved, client.look())
 
-    def done_before(self, session: ConnectSession, plan: Plan) -> TopicsReport | None:
+    def done_before(self, session: ConnectSession, plan: Plan) -> Done | None:
         client, approved, look, left = self._left(session, plan)
         return None if left else _report(client, approved, look)
 
@@ -137,11 +112,17 @@ def topics_plan(look: TopicsLook, plan: TopicPlan, request: TopicsRequest) -> Pl
     )
 
 
-def _report(client: InternalTopicsClient, approved: TopicPlan, look: TopicsLook) -> TopicsReport:
+def _report(client: InternalTopicsClient, approved: TopicPlan, look: TopicsLook) -> Done:
     from airflow_eos_provider.connect.topics.topic_checks import findings
 
     problem = next(iter(client.unknown.values()), None)
-    return TopicsReport(approved.changes, findings(look), look.not_checked, problem)
+    found = findings(look)
+    document = {
+        "changes": to_json(approved.changes),
+        "findings": [one.to_dict() for one in found],
+        "not_checked": list(look.not_checked),
+    }
+    return Done(document, ("Done.", *_rest(found, look.not_checked)), problem)
 
 
 def _rest(left: Iterable[TopicFinding], not_checked: Iterable[str]) -> Iterator[str]:

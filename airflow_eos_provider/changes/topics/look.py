@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from airflow_eos_provider.connect.group import describe_group, known_group, other_groups
 from airflow_eos_provider.connect.properties import references
@@ -32,14 +32,6 @@ from airflow_eos_provider.offsets.stores import OffsetStores, Store
 _REST_SECONDS = 30.0
 
 _NAMES = {Role.CONFIGS: CONFIGS, Role.OFFSETS: OFFSETS, Role.STATUS: STATUS}
-
-
-@dataclass(slots=True)
-class _Elsewhere:
-    """Own topics in other Kafka clusters, by name."""
-
-    found: dict[str, FoundTopic] = field(default_factory=dict)
-    brokers: dict[str, int] = field(default_factory=dict)  #: how many brokers its cluster has
 
 
 class InternalTopicsClient:
@@ -78,14 +70,14 @@ class InternalTopicsClient:
         connectors = self._connectors()
         self._names = connectors or ()
         stores = self._own(connectors or {}, names[Role.OFFSETS])
-        there = self._look_elsewhere(stores)
+        elsewhere, brokers_elsewhere = self._look_elsewhere(stores)
         own = {connector: store.name for connector, store in stores.items()}
         here = self._session.kafka
         members = self._members()
         wanted = self._wanted(files, names, own)
         in_workers = {one.name: Store(one.name, here) for one in wanted if one.name not in self._stores}
         self._stores |= in_workers
-        found = {**self._found(here, in_workers.values()), **there.found}
+        found = {**self._found(here, in_workers.values()), **elsewhere}
         return TopicsLook(
             group_id=self._session.cluster.group_id,
             kafka_cluster_id=here.cluster_id(),
@@ -96,7 +88,7 @@ class InternalTopicsClient:
             foreign_ids=self._foreign_ids(found),
             workers_run=connectors is not None or members,
             not_checked=tuple(self._not_checked),
-            brokers_elsewhere=there.brokers,
+            brokers_elsewhere=brokers_elsewhere,
         )
 
     def require_own_topics(self, connectors: Collection[str] | None = None) -> None:
@@ -171,46 +163,43 @@ class InternalTopicsClient:
         said = error.found if error.remedy is None else f"{error.found} {error.remedy}"
         self._not_checked.append(f"the offsets topic of {connector}: {said}")
 
-    def _look_elsewhere(self, own: dict[str, Store]) -> _Elsewhere:
-        """Look at the own topics in other Kafka clusters."""
-        there = _Elsewhere()
+    def _look_elsewhere(self, own: dict[str, Store]) -> tuple[dict[str, FoundTopic], dict[str, int]]:
+        """By name the own topics that exist in other Kafka clusters, and how many brokers each one's cluster has.
+
+        A connector whose brokers refuse an answer is taken out of ``own``.
+        """
+        found, brokers = dict[str, FoundTopic](), dict[str, int]()
         self._stores = {}
         for kafka, connectors in self._sessions(own):
-            theirs = {connector: own[connector] for connector in connectors}
-            found, refused = self._found_or_refused(kafka, theirs)
-            for connector, error in refused.items():
-                del own[connector]
-                self._take_note(connector, error)
-                del theirs[connector]
-            # Of several addresses whose brokers say the same cluster id, those that are described count, also if only
-            # the others say that they have the topic.
-            new = {store.name: store for store in theirs.values() if store.name not in self._stores}
-            there.found |= {name: topic for name, topic in found.found.items() if name in new}
-            there.brokers |= {name: brokers for name, brokers in found.brokers.items() if name in new}
-            self._stores |= new
-        return there
+            for connector, answer in self._asked(kafka, {name: own[name] for name in connectors}).items():
+                if isinstance(answer, EosError):
+                    del own[connector]
+                    self._take_note(connector, answer)
+                    continue
+                # Of several addresses whose brokers say the same cluster id, those that are described count, also if
+                # only the others say that they have the topic.
+                name = own[connector].name
+                if self._stores.setdefault(name, own[connector]).kafka is kafka:
+                    topic, brokers[name] = answer
+                    found |= {name: topic} if topic else {}
+        return found, brokers
 
-    def _found_or_refused(self, kafka: Session, stores: Mapping[str, Store]) -> tuple[_Elsewhere, dict[str, EosError]]:
-        """What brokers of one other Kafka cluster say of own topics, and by connector what they do not say."""
+    def _asked(
+        self, kafka: Session, stores: Mapping[str, Store]
+    ) -> Mapping[str, tuple[FoundTopic | None, int] | EosError]:
+        """By connector what the brokers of one other Kafka cluster say of its own topic, with their number."""
         try:
-            brokers = self._topics(kafka).brokers()
-            there = _Elsewhere(self._found(kafka, stores.values()))
-            there.brokers = {store.name: brokers for store in stores.values()}
+            brokers, found = self._topics(kafka).brokers(), self._found(kafka, stores.values())
         except ConfigurationError as error:
             if len(stores) == 1:
-                return _Elsewhere(), dict.fromkeys(stores, error)
+                return dict.fromkeys(stores, error)
         except EosError as error:
-            return _Elsewhere(), dict.fromkeys(stores, error)
+            return dict.fromkeys(stores, error)
         else:
-            return there, {}
+            return {connector: (found.get(store.name), brokers) for connector, store in stores.items()}
         # A right is missing on one topic: it holds up no other.
-        there, refused = _Elsewhere(), dict[str, EosError]()
-        for connector, store in stores.items():
-            one, not_said = self._found_or_refused(kafka, {connector: store})
-            there.found |= one.found
-            there.brokers |= one.brokers
-            refused |= not_said
-        return there, refused
+        alone = [self._asked(kafka, {connector: store}) for connector, store in stores.items()]
+        return {connector: answer for each in alone for connector, answer in each.items()}
 
     def _sessions(self, own: Mapping[str, Store]) -> list[tuple[Session, list[str]]]:
         """The sessions of other Kafka clusters, those that are described first, with the connectors of each."""

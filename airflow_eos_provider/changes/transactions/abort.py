@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_eos_provider.changes.change import Done
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
 from airflow_eos_provider.kafka.admin.open_transactions import HeldOpen, Place
@@ -54,34 +55,6 @@ class Found:
             "  if the brokers confirmed its commit, the marker was lost (KAFKA-20734), and the records have to be "
             "delivered again" + (": its last transaction was committed" if hanging.may_be_committed else "")
         )
-
-
-@dataclass(frozen=True, slots=True)
-class AbortReport:
-    """What an abort did."""
-
-    held: HeldOpen
-    before: PartitionEnds
-    after: PartitionEnds
-    problem: None = None
-
-    def lines(self) -> list[str]:
-        """How far readers of committed records get, now and before."""
-        after, before = (
-            f"readable to {ends.stable:,} of {ends.end:,}, {ends.waiting:,} offsets wait"
-            for ends in (self.after, self.before)
-        )
-        return [f"{self.held.topic}-{self.held.partition}: aborted. {after}; before: {before}."]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {
-            "topic": self.held.topic,
-            "partition": self.held.partition,
-            "start_offset": self.held.start_offset,
-            "before": ends_document(self.before),
-            "after": ends_document(self.after),
-        }
 
 
 def find(kafka: Session, request: AbortRequest) -> Found:
@@ -157,7 +130,7 @@ def _the_one(look: HangingLook, place: Place, start_offset: int | None) -> Hangi
     return found[0]
 
 
-def abort(kafka: Session, content: Mapping[str, Any]) -> AbortReport:
+def abort(kafka: Session, content: Mapping[str, Any]) -> Done:
     """Write the marker of a plan that was made a moment ago."""
     held = HeldOpen(**{name: content[name] for name in HeldOpen._fields if name in content}, last_timestamp_ms=-1)
     before = known_ends(kafka, held.place)
@@ -165,7 +138,18 @@ def abort(kafka: Session, content: Mapping[str, Any]) -> AbortReport:
         if content["fences"]:
             client.fence([content["transactional_id"]])
         client.abort(held)
-        return AbortReport(held, before, _await_end(kafka, client, held, before))
+        after = _await_end(kafka, client, held, before)
+    readable = (
+        f"readable to {ends.stable:,} of {ends.end:,}, {ends.waiting:,} offsets wait" for ends in (after, before)
+    )
+    document = {
+        "topic": held.topic,
+        "partition": held.partition,
+        "start_offset": held.start_offset,
+        "before": ends_document(before),
+        "after": ends_document(after),
+    }
+    return Done(document, (f"{held.topic}-{held.partition}: aborted. {'; before: '.join(readable)}.",))
 
 
 def _await_end(kafka: Session, client: TransactionsClient, held: HeldOpen, before: PartitionEnds) -> PartitionEnds:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from airflow_eos_provider.changes.change import Change, Plan, option
-from airflow_eos_provider.changes.leaf import ABORT_MARKER
+from airflow_eos_provider.changes.change import Change, Done, Plan, option
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.changes.transactions.abort import AbortReport, Found
+    from airflow_eos_provider.changes.transactions.abort import Found
     from airflow_eos_provider.connect.session import ConnectSession
     from airflow_eos_provider.journal.change import GroupChange
 
@@ -50,7 +49,6 @@ class Abort(Change[AbortRequest]):
         "eos transactions abort --topic orders --partition 3",
         "eos transactions abort --topic orders --partition 3 --fence --plan 3f1c09ab77d2",
     )
-    leaves = (ABORT_MARKER,)
     takes_lease = False
 
     def plan(self, session: ConnectSession, request: AbortRequest) -> Plan:
@@ -61,7 +59,7 @@ class Abort(Change[AbortRequest]):
 
     def apply(
         self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> AbortReport:
+    ) -> Done:
         from airflow_eos_provider.changes.transactions.abort import abort
 
         return abort(session.kafka, plan.content)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_eos_provider.changes.change import Change, Plan, option
+from airflow_eos_provider.changes.change import Change, Done, Plan, option
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP
 
 if TYPE_CHECKING:
@@ -25,22 +25,6 @@ class UninstallRequest:
         title="Ledgers, too",
     )
     group: str = option(GROUP_HELP, DEFAULT_GROUP_ID, envvar="EOS_GROUP")
-
-
-@dataclass(frozen=True, slots=True)
-class UninstallReport:
-    """What was removed."""
-
-    removed: tuple[str, ...]
-    problem: None = None
-
-    def lines(self) -> list[str]:
-        """One word; progress has named each thing."""
-        return ["Done."]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {"removed": list(self.removed)}
 
 
 class Uninstall(Change[UninstallRequest]):
@@ -76,13 +60,12 @@ class Uninstall(Change[UninstallRequest]):
             needs_hash="what is removed cannot be restored.",
         )
 
-    def apply(
-        self, session: ConnectSession, plan: Plan, act: GroupChange, report: Callable[[str], None]
-    ) -> UninstallReport:
+    def apply(self, session: ConnectSession, plan: Plan, act: GroupChange, report: Callable[[str], None]) -> Done:
         """Remove what is planned."""
         from airflow_eos_provider.changes.uninstall.remove import remove
 
-        return UninstallReport(tuple(remove(session, plan, act, report)))
+        document = {"removed": list(remove(session, plan, act, report))}
+        return Done(document)
 
 
 UNINSTALL = Uninstall()

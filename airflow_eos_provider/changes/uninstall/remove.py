@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.changes.change import Plan
-from airflow_eos_provider.changes.leaf import PLANS_FOLDER
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import EosError, RefusedError
@@ -19,6 +18,7 @@ from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.plan_hash import PLANS_FOLDER
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of
 from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from airflow_eos_provider.changes.leaf import PLANS_FOLDER
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
@@ -46,6 +45,7 @@ from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.offsets import user_json
 from airflow_eos_provider.offsets.seen.copies import Copies
 from airflow_eos_provider.output import Output, OutputOption, is_for_scripts, print_document
+from airflow_eos_provider.plan_hash import PLANS_FOLDER
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.history import unfinished_rollout
 from airflow_eos_provider.rollout.outcome import RolloutReport

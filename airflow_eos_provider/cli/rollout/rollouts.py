@@ -48,8 +48,7 @@ from airflow_eos_provider.errors import (
 )
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import Request, RequestKind, RolloutState, Step
-from airflow_eos_provider.journal.stop_requests import ANSWER_SECONDS, Answer
-from airflow_eos_provider.journal.stop_requests import request as send_request
+from airflow_eos_provider.journal.stop_requests import ANSWER_SECONDS, Answer, ask_to_stop
 from airflow_eos_provider.kafka.session import Kafka, Session
 from airflow_eos_provider.output import Output, OutputOption, print_document
 from airflow_eos_provider.rollout.controller import Controller
@@ -195,7 +194,8 @@ def _add_request(kind: RequestKind, example: str, summary: str) -> None:
         found = _find(described.kafka, described.group_id, rollout)
         wanted = Request(found.rollout_id, kind, time.time(), actor(), reason)
         journal = Controller(described, actor=actor(), reason=reason).journal
-        answer = send_request(described, wanted, journal=journal, wait_seconds=timeout)
+        with Session(described.kafka) as kafka:
+            answer = ask_to_stop(kafka, described.group_id, wanted, journal, timeout)
         _show_answer(answer, output, as_json=as_json)
 
 

@@ -29,7 +29,6 @@ from airflow_eos_provider.acls.tool_rules import VERBS
 from airflow_eos_provider.changes import engine
 from airflow_eos_provider.changes.change import MOST_LINES, Change, Plan, kind_of, options, read_request
 from airflow_eos_provider.changes.declared import CHANGES
-from airflow_eos_provider.changes.leaves import JOURNALLED, LEAVES
 from airflow_eos_provider.cli import change as commands_of_changes
 from airflow_eos_provider.cli import confirm
 from airflow_eos_provider.cli.app import app
@@ -47,6 +46,7 @@ from airflow_eos_provider.ui.documents import Listing
 from airflow_eos_provider.ui.looks import Seen
 from airflow_eos_provider.ui.routes.changes import routes
 from tests.reference import commands, written
+from tests.reference_leaves import JOURNALLED, left_by
 
 pytestmark = pytest.mark.parametrize("change", CHANGES.values(), ids=lambda change: change.name)
 
@@ -387,8 +387,7 @@ def test_the_page_shows_its_rows_in_parts_and_only_those_that_are_asked_for(chan
 
 def test_its_rights_leaves_and_texts_are_on_record(change: Change[Any]) -> None:
     assert (change.name in VERBS) is not change.brokers_only
-    left = [leaf for leaf in LEAVES if change.name in leaf.verbs]
-    assert {leaf.name for leaf in change.leaves} <= {leaf.name for leaf in left}
+    assert change.takes_lease or left_by(change.name)
     assert (change.name in JOURNALLED) is change.takes_lease
     page = written("reference/changes.md").partition(f"## {change.title}\n")[2]
     for text in (change.summary, *change.examples, *(option.help for option, _ in options(change.request).values())):

@@ -10,16 +10,16 @@ import pytest
 
 import airflow_eos_provider
 from airflow_eos_provider.changes.declared import CHANGES
-from airflow_eos_provider.changes.leaf import PLANS_FOLDER
-from airflow_eos_provider.changes.leaves import JOURNALLED, LEAVES, Leaf, Where
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.plan_hash import PLANS_FOLDER
 from airflow_eos_provider.rollout.hosts import service
 from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path, part_path, replacement_path
 from airflow_eos_provider.rollout.hosts.service.restart_act import RECORD_SUFFIX, STATE_FOLDER
 from tests.reference import commands
+from tests.reference_leaves import JOURNALLED, LEAVES, Leaf, Where
 
 PACKAGE = Path(airflow_eos_provider.__file__).parent
 
@@ -69,7 +69,7 @@ def test_whatever_writes_is_known_to_the_table(pattern: str) -> None:
         if path.relative_to(PACKAGE).parts[0] not in ("lab", "demo") and re.search(pattern, path.read_text("utf-8"))
     }
     of_operators = {path for path in found if path.startswith("operators/connect_")}  # as the commands beside them
-    assert found - of_operators == WRITERS[pattern], "a row in changes/leaves.py? Then name the module here."
+    assert found - of_operators == WRITERS[pattern], "a row in tests/reference_leaves.py? Then name the module here."
 
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.name)

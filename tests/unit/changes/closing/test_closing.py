@@ -206,13 +206,13 @@ def answers(monkeypatch: pytest.MonkeyPatch, journals: Journals) -> Callable[[Ro
     def answer_by(state: RolloutState) -> list[Request]:
         asked = []
 
-        def request_within(kafka: Any, group_id: str, wanted: Request, journal: Any) -> Answer:
+        def ask_to_stop(kafka: Any, group_id: str, wanted: Request, journal: Any) -> Answer:
             asked.append(wanted)
             record = replace(ROLLOUT, state=state)
             journals.content = replace(OF_ROLL, rollouts={ROLLOUT.rollout_id: record})
             return Answer(wanted.rollout_id, wanted.kind, state, answered=not state.is_open, half_done=("w2:8083",))
 
-        monkeypatch.setattr(closing, "request_within", request_within)
+        monkeypatch.setattr(closing, "ask_to_stop", ask_to_stop)
         return asked
 
     return answer_by

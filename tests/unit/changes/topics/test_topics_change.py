@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.changes.change import Plan
-from airflow_eos_provider.changes.topics.change import CREATE_TOPICS, TopicsReport, TopicsRequest
+from airflow_eos_provider.changes.change import Done, Plan
+from airflow_eos_provider.changes.topics.change import CREATE_TOPICS, TopicsRequest
 from airflow_eos_provider.changes.topics.look import InternalTopicsClient
 from airflow_eos_provider.connect.topics.internal_topics import Role, WantedTopic
 from airflow_eos_provider.connect.topics.topic_checks import FoundTopic, TopicChange, TopicsLook
@@ -61,7 +61,7 @@ def planned() -> Plan:
     return CREATE_TOPICS.plan(SESSION, TopicsRequest())
 
 
-def applied(plan: Plan) -> TopicsReport:
+def applied(plan: Plan) -> Done:
     return CREATE_TOPICS.apply(SESSION, plan, SimpleNamespace(), print)  # type: ignore[arg-type]
 
 
@@ -74,8 +74,8 @@ def test_a_plan_that_is_taken_up_does_only_what_is_left_of_it(group: Group) -> N
     group.found["b"] = topic(**{"cleanup.policy": "delete"})  # somebody else's: mending it was not approved
     report = applied(plan)
     assert group.done == ["c"]
-    assert [one.subject for one in report.findings] == ["b"]
-    assert [change.wanted.name for change in report.changes] == ["a", "b", "c"]
+    assert [one["subject"] for one in report.document["findings"]] == ["b"]
+    assert [change["wanted"]["name"] for change in report.document["changes"]] == ["a", "b", "c"]
     assert any(line.startswith("Not fixed here: Topic b") for line in report.lines())
 
 

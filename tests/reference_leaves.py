@@ -1,34 +1,50 @@
-"""A table of everything that a command leaves behind: where, by which commands, and how it is removed.
+"""Everything that a command leaves behind: where, by which commands, and how it is removed.
 
 docs/reference/left-behind.md is generated from it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from enum import StrEnum
+from typing import NamedTuple
 
 from airflow_eos_provider.changes.declared import CHANGES
-from airflow_eos_provider.changes.leaf import (
-    ABORT_MARKER,
-    CONTROL_TOPIC,
-    FENCED_IDS,
-    FORGOTTEN,
-    INTERNAL_TOPICS,
-    LEDGER,
-    OFFSET_RECORDS,
-    OWN_TOPIC_SETTING,
-    End,
-    Leaf,
-    Where,
-)
-from airflow_eos_provider.changes.rights.change import GRANT
 
 
-def _with_changes(leaf: Leaf, *others: str) -> Leaf:
-    """The leaf with the commands that leave it: the changes that declare it, then the others."""
-    by = tuple(change.name for change in CHANGES.values() if leaf in change.leaves)
-    return replace(leaf, verbs=(*by, *others))
+class Where(StrEnum):
+    """Where something is left."""
 
+    KAFKA = "Kafka"
+    CONNECT = "Connect's own topics"
+    WORKER = "a worker's machine"
+    HERE = "the machine of the command"
+    AIRFLOW = "Airflow"
+
+
+class End(StrEnum):
+    """What ends it."""
+
+    UNINSTALL = "eos uninstall"
+    LEDGERS = "eos uninstall --ledgers"
+    REVOKE = "eos acl revoke"
+    BROKERS = "the brokers, by themselves"
+    ITSELF = "the command itself; left only if it is killed"
+    OWNER = "its owner"
+    STAYS = "stays: it is the purpose of the command"
+
+
+class Leaf(NamedTuple):
+    """One thing that is left behind. In its name, what is in angle brackets differs."""
+
+    where: Where
+    name: str
+    verbs: tuple[str, ...]  #: the commands that leave it; Airflow's operators do what these do
+    what: str
+    end: End
+    how: str = ""
+
+
+FORGOTTEN = "forgotten after transactional.id.expiration.ms without use, 7 days by default; none can be deleted"
 
 #: The commands that edit workers' files and restart workers.
 _ROLLS = ("apply", "rollout resume", "rollout undo")
@@ -64,8 +80,21 @@ LEAVES: tuple[Leaf, ...] = (
         End.BROKERS,
         FORGOTTEN,
     ),
-    _with_changes(CONTROL_TOPIC, *_INTERVALS),
-    _with_changes(LEDGER, *_INTERVALS),
+    Leaf(
+        Where.KAFKA,
+        "topic <interval group>-configs",
+        ("intervals abandon", "interval runs"),
+        "the control topic: unfinished runs",
+        End.LEDGERS,
+    ),
+    Leaf(
+        Where.KAFKA,
+        "topic <interval group>-<pipeline>-offsets",
+        ("intervals abandon", "interval runs"),
+        "a ledger: which intervals are complete",
+        End.LEDGERS,
+        "an interval that you run again is then written again, because no record says that it is complete",
+    ),
     Leaf(
         Where.KAFKA,
         "transactional ids <interval group>-<run>-<number>, …-coordinator, <interval group>-<pipeline>-planner",
@@ -75,12 +104,44 @@ LEAVES: tuple[Leaf, ...] = (
         FORGOTTEN,
     ),
     Leaf(Where.KAFKA, "records of interval runs, with the header that run_header names", _INTERVALS, "data", End.STAYS),
-    _with_changes(FENCED_IDS),
-    _with_changes(ABORT_MARKER),
-    *(_with_changes(leaf) for leaf in GRANT.leaves),
-    _with_changes(INTERNAL_TOPICS),
-    _with_changes(OFFSET_RECORDS),
-    _with_changes(OWN_TOPIC_SETTING, "offsets drop-own"),
+    Leaf(
+        Where.KAFKA,
+        "newer epochs of transactional ids <group>-<connector>-<task>",
+        ("fencing apply", "offsets alter", "offsets reset", "offsets restore", "offsets migrate", "offsets prune"),
+        "fencing, which creates an id that was never used",
+        End.BROKERS,
+        FORGOTTEN,
+    ),
+    Leaf(
+        Where.KAFKA,
+        "a newer epoch of the id, and an abort marker",
+        ("transactions abort",),
+        "the end of a hanging transaction",
+        End.STAYS,
+    ),
+    Leaf(Where.KAFKA, "ACLs", ("acl grant",), "the rights that were asked for", End.REVOKE),
+    Leaf(
+        Where.CONNECT,
+        "internal topics and their settings",
+        ("offsets migrate", "topics create"),
+        "topics that Connect needs, as a worker creates them",
+        End.STAYS,
+        "only 'eos offsets drop-own' removes a topic of Connect, with its own plan",
+    ),
+    Leaf(
+        Where.CONNECT,
+        "records in offsets topics",
+        ("offsets alter", "offsets reset", "offsets restore", "offsets migrate", "offsets prune"),
+        "offsets, and tombstones until compaction",
+        End.STAYS,
+    ),
+    Leaf(
+        Where.CONNECT,
+        "offsets.storage.topic in a connector's configuration",
+        ("offsets migrate", "offsets drop-own"),
+        "where the connector has its offsets; set or taken out",
+        End.STAYS,
+    ),
     Leaf(
         Where.WORKER,
         "exactly.once.source.support and isolation.level in the worker's file",
@@ -196,3 +257,8 @@ NEVER = (
     "no service, timer or unit: a restart's helper ends with the restart",
     "nothing by 'eos acl check': what it attempts as a principal has no effect",
 )
+
+
+def left_by(verb: str) -> list[Leaf]:
+    """What a command leaves behind, apart from the journal."""
+    return [leaf for leaf in LEAVES if verb in leaf.verbs and "eos-rollout-" not in leaf.name]
