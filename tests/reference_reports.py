@@ -39,7 +39,7 @@ _CHANGE = [
 _OFFSETS = [
     *_CHANGE,
     ("plan.content.offsets_of.<connector>.", "offsets/verbs/plan.py:OffsetsPlan"),
-    ("report.", "changes/offsets/change.py:OffsetsReport.to_dict"),
+    ("report.connectors[].", "offsets/verbs/apply.py:ConnectorReport.to_dict"),
 ]
 _ACL_CHANGE = [
     *_CHANGE,

@@ -201,6 +201,16 @@ class Done:
     text: tuple[str, ...] = ("Done.",)
     problem: EosError | None = None
 
+    @classmethod
+    def of_connectors(cls, reports: Sequence[Report]) -> Done:
+        """The report of several connectors; its problem has those of all."""
+        problems = [each.problem for each in reports if each.problem]
+        problem = problems[0] if problems else None
+        if len(problems) > 1:
+            problem = EosError("; ".join(each.found for each in problems), remedy=problems[0].remedy)
+        lines = tuple(line for each in reports for line in each.lines())
+        return cls({"connectors": [each.to_dict() for each in reports]}, lines, problem)
+
     def lines(self) -> tuple[str, ...]:
         return self.text
 

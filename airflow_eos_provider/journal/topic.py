@@ -6,12 +6,10 @@ is the record by which the broker's time is learnt (:func:`clock_of`).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
-from confluent_kafka import KafkaError, Message
-
-from airflow_eos_provider.errors import EosError, UnreachableError
-from airflow_eos_provider.journal.broker_clock import BrokerClock
+from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.journal.content import JournalContent, JournalReplay
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import (
@@ -22,12 +20,12 @@ from airflow_eos_provider.journal.records import (
 )
 from airflow_eos_provider.journal.transactions import TRANSACTION_TIMEOUT_MS
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
-from airflow_eos_provider.kafka.clients import ClientErrors, explain, quiet_producer
 from airflow_eos_provider.kafka.read.ends import UnknownTopicError
 from airflow_eos_provider.kafka.read.follow import Follower
 from airflow_eos_provider.kafka.session import Kafka, session_of
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.kafka.write.plain import ANY_PARTITION, write_plainly
 
 #: Limit of one call that is no transaction.
 CALL_TIMEOUT_SECONDS = 20.0
@@ -63,6 +61,36 @@ def ask(settings: KafkaSettings, group_id: str, request: Request) -> None:
     _append(settings, group_id, REQUEST_KEY + request.rollout_id, encode(request), once=True)
 
 
+class BrokerClock:
+    """Counts the broker's time, by which leases end: two machines' clocks may differ by more than a lease lives.
+
+    A record's append time is the broker's. From such a record on, this machine's monotonic clock counts; it is off by
+    the moment between append and answer, and late, never early: a lease may last slightly too long, never too short.
+
+    :param append: appends a record and returns its append time, milliseconds since the epoch; asked once, unless a
+        time is noted before.
+    """
+
+    def __init__(self, append: Callable[[], int]) -> None:
+        self._append = append
+        self._broker_minus_monotonic: float | None = None
+
+    def note(self, appended_at_ms: int) -> None:
+        """A record was appended at this moment, and the answer has just come."""
+        self._broker_minus_monotonic = appended_at_ms / 1000 - time.monotonic()
+
+    def estimate(self) -> float:
+        """The broker's time as far as it is known, else this machine's; for what no other controller decides by."""
+        return time.time() if self._broker_minus_monotonic is None else self.now()
+
+    def now(self) -> float:
+        """The broker's time, seconds since the epoch."""
+        if self._broker_minus_monotonic is None:
+            self.note(self._append())
+        assert self._broker_minus_monotonic is not None
+        return self._broker_minus_monotonic + time.monotonic()
+
+
 def clock_of(settings: KafkaSettings, group_id: str) -> BrokerClock:
     """The broker's time, for a controller that is about to act on a group whose journal exists.
 
@@ -72,36 +100,11 @@ def clock_of(settings: KafkaSettings, group_id: str) -> BrokerClock:
 
 
 def _append(settings: KafkaSettings, group_id: str, key: str, value: bytes | None, *, once: bool) -> int:
-    """Append one record to a journal, outside of any transaction.
-
-    :param once: a retry must not append it twice. That costs half a second: librdkafka asks for its producer id before
-        it is connected, and then once more after that time.
-    :returns: the broker's time of it, milliseconds since the epoch.
-    """
-    failures: list[KafkaError] = []
-    appended: list[int] = []
-
-    def on_delivery(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            failures.append(error)
-        else:
-            appended.append(message.timestamp()[1])
-
-    client_errors = ClientErrors()
-    producer = quiet_producer(settings, client_errors, enable_idempotence=once)
-    producer.produce(journal_topic(group_id), key=key.encode(), value=value, on_delivery=on_delivery)
-    left = producer.flush(CALL_TIMEOUT_SECONDS)
-    what = f"writing to topic {journal_topic(group_id)}"
-    if failures:
-        needs = {Resource.TOPIC: (journal_topic(group_id), (Operation.WRITE, Operation.DESCRIBE))}
-        raise explain(failures[0], what, settings, client_errors, needs)
-    if left:
-        raise UnreachableError(
-            f"The Kafka cluster at {settings.bootstrap_servers} did not answer ({what}): "
-            f"{client_errors.last or 'no answer in time'}.",
-            remedy="Make the broker answer and try again.",
-        )
-    return appended[0]
+    """Append one record to a journal, outside of any transaction; returns the broker's time of it, milliseconds."""
+    topic = journal_topic(group_id)
+    needs = {Resource.TOPIC: (topic, (Operation.WRITE, Operation.DESCRIBE))}
+    records, what = [(ANY_PARTITION, key.encode(), value)], f"writing to topic {topic}"
+    return write_plainly(settings, topic, records, what, seconds=CALL_TIMEOUT_SECONDS, once=once, needs=needs)
 
 
 def prepare_journal(settings: KafkaSettings, group_id: str, report: Callable[[str], None]) -> None:

@@ -8,20 +8,20 @@ Kafka cluster has an own topic there in any case: without ``offsets.storage.topi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from airflow_eos_provider.connect.cluster.other_kafka import CLIENTS, OVERRIDES
+from airflow_eos_provider.connect.cluster.other_kafka import CLIENTS, OVERRIDES, ClientAddresses
+from airflow_eos_provider.connect.mode_evidence import probe
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
+from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC, read_worker_files
 from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import require_topic_name
-from airflow_eos_provider.offsets.mode import runs_exactly_once
-from airflow_eos_provider.offsets.producers import WorkersKafka
 from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
 
 
@@ -48,6 +48,9 @@ class Store:
         """Whether it is in another Kafka cluster than the workers'."""
         return bool(self.cluster_id)
 
+
+#: How long a worker has to answer.
+_ANSWER_SECONDS = 60.0
 
 #: So many names are in an error.
 _SHOWN_NAMES = 20
@@ -84,6 +87,73 @@ def topic_of(name: str) -> str:
 def is_elsewhere(name: str) -> bool:
     """Whether the store of this name is in another Kafka cluster than the workers'."""
     return "/" in name
+
+
+def runs_exactly_once(session: ConnectSession) -> bool:
+    """Whether all workers run in the mode ``enabled``; False if none does.
+
+    Each worker is asked to validate a connector that requires exactly-once (``ExactlyOnceSourceIT``'s way to see it
+    from outside), so this needs nothing but their REST API.
+    """
+    found: dict[str, bool | None] = {}
+    why: dict[str, str] = {}
+    for worker in session.cluster.workers:
+        with session.rest(worker.url, give_up_at=time.monotonic() + _ANSWER_SECONDS) as rest:
+            observed = probe(rest)
+        found[worker.worker_id], why[worker.worker_id] = observed.runs_exactly_once, observed.detail
+    verdicts = set(found.values())
+    if verdicts == {True} or verdicts == {False}:
+        return verdicts == {True}
+    if silent := sorted(worker for worker, runs in found.items() if runs is None):
+        raise RefusedError(
+            f"eos cannot tell whether exactly-once source connectors run on {', '.join(silent)}: {why[silent[0]]}.",
+            expected="an answer of every worker of the cluster file",
+            remedy="Start it, or end its process if it hangs: it may still write. Take a worker that is gone out of "
+            "the cluster file.",
+        )
+    raise RefusedError(
+        "Some workers run exactly-once source connectors, others do not: "
+        + "; ".join(f"{worker}: {detail}" for worker, detail in why.items())
+        + ".",
+        remedy="Offsets have no guarantee in between: finish the roll ('eos status', 'eos plan'), then try again.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerCluster:
+    """The Kafka cluster of a connector's producers."""
+
+    kafka: Session
+    cluster_id: str = ""  #: of another one than the workers'; empty for theirs
+
+
+class WorkersKafka:
+    """The workers' Kafka cluster, and which addresses of brokers are not in it."""
+
+    def __init__(self, session: ConnectSession) -> None:
+        self._session = session
+
+    @cached_property
+    def _addresses(self) -> ClientAddresses:
+        files = read_worker_files(self._session.cluster)
+        return ClientAddresses(files.properties.values(), self._session.kafka.settings.bootstrap_servers)
+
+    @cached_property
+    def _own_id(self) -> str:
+        return self._session.kafka.cluster_id()
+
+
+class Producers(WorkersKafka):
+    """Finds the Kafka cluster of producers."""
+
+    def of(self, config: Mapping[str, str | None]) -> ProducerCluster:
+        """That of a connector."""
+        elsewhere = self._addresses.elsewhere(config).get("producer")
+        if elsewhere is not None:
+            cluster_id = self._session.other_kafka.id_of(elsewhere)
+            if cluster_id != self._own_id:
+                return ProducerCluster(self._session.other_kafka.session(elsewhere), cluster_id)
+        return ProducerCluster(self._session.kafka)
 
 
 class OffsetStores(WorkersKafka):

@@ -23,7 +23,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from airflow_eos_provider.changes.engine import carry_out
 from airflow_eos_provider.changes.fencing.change import FENCING, FencingRequest
 from airflow_eos_provider.changes.fencing.plan import FencePlan
-from airflow_eos_provider.changes.fencing.round import FencingReport
 from airflow_eos_provider.changes.offsets.change import MIGRATE, MigrateRequest, Whose
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.group import WorkerGroup, describe_group
@@ -302,10 +301,9 @@ def test_what_a_suspended_worker_holds_open_is_fenced_and_it_writes_nothing_more
         (round_,) = from_json(FencePlan, plan.content).rounds
         assert set(round_.fence) == set(round_.held) == suspended.tasks
         done = carry_out(FENCING, session, plan, actor="a test")
-        assert isinstance(done, FencingReport)
-        (report,) = done.rounds
-        assert report.problem is None
-        assert {one.transactional_id for one in report.ids} == suspended.ids
+        assert done.problem is None
+        (report,) = done.to_dict()["connectors"]
+        assert {one["id"] for one in report["ids"]} == suspended.ids
         until(lambda: not suspended.open_ids(), "the markers of the abort", seconds=SECONDS)
         end, numbers = cluster.end(), cluster.numbers()
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_eos_provider.changes.change import Change, Look, Plan, option
+from airflow_eos_provider.changes.change import Change, Done, Look, Plan, option
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.stored import from_json, to_json
 
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceId, FenceLook
     from airflow_eos_provider.changes.fencing.plan import Decision
-    from airflow_eos_provider.changes.fencing.round import Fencer, FencingReport
+    from airflow_eos_provider.changes.fencing.round import Fencer
     from airflow_eos_provider.connect.cluster.description import ConnectCluster
     from airflow_eos_provider.connect.session import ConnectSession
     from airflow_eos_provider.journal.change import GroupChange
@@ -74,13 +74,13 @@ class Fencing(Change[FencingRequest]):
 
     def apply(
         self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> FencingReport:
+    ) -> Done:
         from airflow_eos_provider.changes.fencing.plan import FencePlan
 
         assert act is not None  # it takes the lease
         return self._fencer(session, plan.request, report).carry_out(from_json(FencePlan, plan.content), act)
 
-    def done_before(self, session: ConnectSession, plan: Plan) -> FencingReport | None:
+    def done_before(self, session: ConnectSession, plan: Plan) -> Done | None:
         from airflow_eos_provider.changes.fencing.plan import FencePlan
 
         return self._fencer(session, plan.request).done_before(from_json(FencePlan, plan.content))

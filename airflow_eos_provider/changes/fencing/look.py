@@ -21,8 +21,7 @@ from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.offsets.producers import ProducerCluster, Producers
-from airflow_eos_provider.offsets.stores import unknown_connector
+from airflow_eos_provider.offsets.stores import ProducerCluster, Producers, unknown_connector
 
 #: An open transaction that has neither ended nor made place for another one within so many seconds is called held.
 HELD_SECONDS = 1.0

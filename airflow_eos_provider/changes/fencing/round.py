@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_eos_provider.changes.change import Done
 from airflow_eos_provider.changes.fencing.look import FenceLook, look
 from airflow_eos_provider.changes.fencing.plan import (
     SLOW_REMEDY,
@@ -29,7 +30,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeou
 from airflow_eos_provider.journal.change import PAUSE_SECONDS, GroupChange
 from airflow_eos_provider.kafka.admin.transactions import Fenced, TransactionDescription
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.offsets.producers import Producers
+from airflow_eos_provider.offsets.stores import Producers
 
 #: Connect's leader has 90 s for a round; before it come a rebalance, and the restart of the tasks.
 WAIT_SECONDS = 180.0
@@ -93,30 +94,6 @@ class RoundReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class FencingReport:
-    """What was done for each connector."""
-
-    rounds: tuple[RoundReport, ...]
-
-    @property
-    def problem(self) -> EosError | None:
-        """The one error that the command ends with; None if every round came to its end."""
-        problems = [each.problem for each in self.rounds if each.problem]
-        if len(problems) <= 1:
-            return problems[0] if problems else None
-        found = "; ".join(problem.found for problem in problems)
-        return EosError(f"{len(problems)} connectors' rounds did not finish: {found}")
-
-    def lines(self) -> list[str]:
-        """Every id's producer before, the one that fenced it, and the one it has now."""
-        return [line for each in self.rounds for line in each.lines()]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {"connectors": [each.to_dict() for each in self.rounds]}
-
-
 @dataclass(slots=True)
 class _Progress:
     """How far the round of one connector is."""
@@ -149,7 +126,7 @@ class Fencer:
         seen = look(self.session, self._config_topic, names)
         return seen, decide(seen, names, pending_only=pending_only)
 
-    def carry_out(self, plan: FencePlan, change: GroupChange) -> FencingReport:
+    def carry_out(self, plan: FencePlan, change: GroupChange) -> Done:
         """Carry the rounds out that were not done before.
 
         A connector whose round does not come to its end holds up no other; its report says why.
@@ -157,15 +134,15 @@ class Fencer:
         :raises FencedError: another controller has taken over.
         :raises UnreachableError: brokers or workers do not answer any more.
         """
-        return FencingReport(tuple(self._carry_out(change, round_) for round_ in plan.rounds))
+        return Done.of_connectors([self._carry_out(change, round_) for round_ in plan.rounds])
 
-    def done_before(self, plan: FencePlan) -> FencingReport | None:
+    def done_before(self, plan: FencePlan) -> Done | None:
         """The report of a plan that was carried out, unless something is due again."""
         _, decision = self.look(plan.names, pending_only=plan.pending_only)
         tasks = (task for round_ in plan.rounds for task in self._tasks(round_.connector))
         if decision.plan.rounds or any(task.state == "FAILED" for task in tasks):
             return None
-        return FencingReport(tuple(self._reported(round_, _Progress(), None) for round_ in plan.rounds))
+        return Done.of_connectors([self._reported(round_, _Progress(), None) for round_ in plan.rounds])
 
     def _carry_out(self, change: GroupChange, round_: ConnectorRound) -> RoundReport:
         progress, problem = _Progress(), None

@@ -9,9 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from airflow_eos_provider.changes.change import Change, Plan, option, read_request
-from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.errors import ConfigurationError, EosError, NothingDoneError
+from airflow_eos_provider.changes.change import Change, Done, Plan, option, read_request
+from airflow_eos_provider.errors import ConfigurationError, NothingDoneError
 from airflow_eos_provider.offsets.user_json import parse_where, read_file
 from airflow_eos_provider.offsets.verbs.request import (
     OffsetsRequest,
@@ -196,34 +195,6 @@ class PruneRequest:
     offsets_topic: str = _topic("offset.storage.topic")
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsReport:
-    """What was done for each connector."""
-
-    connectors: tuple[ConnectorReport, ...]
-
-    @property
-    def problem(self) -> EosError | None:
-        """Which connectors do not run, although the change is done; None if all do."""
-        problems = [each.problem for each in self.connectors if each.problem]
-        if len(problems) <= 1:
-            return problems[0] if problems else None
-        return EosError(" ".join(each.found for each in problems), remedy=problems[0].remedy)
-
-    def lines(self) -> list[str]:
-        """The same for a person."""
-        return [f"{each.connector}: done, {counted(each.written, 'record')} written." for each in self.connectors]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {
-            "connectors": [
-                {"connector": each.connector, "written": each.written, "failed": each.failed}
-                for each in self.connectors
-            ]
-        }
-
-
 class OffsetsChange(Change[R]):
     """A change of the source offsets of a connector, or of several, one after the other."""
 
@@ -257,7 +228,7 @@ class OffsetsChange(Change[R]):
 
     def apply(
         self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> OffsetsReport:
+    ) -> Done:
         assert act is not None  # it takes the lease
         changer, plans = self._changer(session, plan.request, report), _plans(plan)
         done: list[ConnectorReport] = []
@@ -272,12 +243,12 @@ class OffsetsChange(Change[R]):
                 if done:
                     report(f"Done for {', '.join(one.connector for one in done)}. Change the others by name.")
                 raise
-        return OffsetsReport(tuple(done))
+        return Done.of_connectors(done)
 
-    def done_before(self, session: ConnectSession, plan: Plan) -> OffsetsReport:
+    def done_before(self, session: ConnectSession, plan: Plan) -> Done:
         """Its hash is that of this one change: it names the change of the connector before it."""
         changer = self._changer(session, plan.request)
-        return OffsetsReport(tuple(map(changer.done_before, _plans(plan))))
+        return Done.of_connectors(list(map(changer.done_before, _plans(plan))))
 
     def moved(self, plan: Plan, now: Plan) -> str:
         """Offsets may hold secrets, and this is written into the journal: so without the lines of the plan."""

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TypeVar
+from itertools import groupby
+from typing import Any, TypeVar
 
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.properties import trimmed
@@ -44,13 +45,14 @@ from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionListing, TransactionsClient
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.offsets.mode import runs_exactly_once
+from airflow_eos_provider.kafka.write.plain import write_plainly
 from airflow_eos_provider.offsets.seen.leftovers import Leftovers, find_leftovers
 from airflow_eos_provider.offsets.stores import (
     OffsetStores,
     Store,
     is_elsewhere,
     require_source,
+    runs_exactly_once,
     topic_of,
     unknown_connector,
 )
@@ -58,7 +60,7 @@ from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.plan import OFFSETS_OF, ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
 from airflow_eos_provider.offsets.verbs.reader import OffsetsReader
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
-from airflow_eos_provider.offsets.verbs.write import write_in_transaction, write_plainly
+from airflow_eos_provider.offsets.verbs.write import write_in_transaction
 from airflow_eos_provider.plan_hash import hash_of
 
 T = TypeVar("T")
@@ -69,6 +71,9 @@ SETTLE_SECONDS = 180.0
 #: The tasks of a connector that was started again must run for so long, and do so within so long; seconds.
 WATCH_SECONDS = 3.0
 _TASKS_SECONDS = 60.0
+
+#: Limit of a write without a transaction, seconds.
+_FLUSH_SECONDS = 120.0
 
 #: Connect's message if a request took too long; it may still be carried out.
 _TIMED_OUT = "Request timed out"
@@ -93,6 +98,13 @@ class ConnectorReport:
             remedy=f"Fix the cause that the task reports. If it is the offset, see 'eos offsets list {self.connector}'"
             ", then use 'eos offsets alter' or 'restore', which start the connector again.",
         )
+
+    def lines(self) -> list[str]:
+        return [f"{self.connector}: done, {counted(self.written, 'record')} written."]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {"connector": self.connector, "written": self.written, "failed": self.failed}
 
 
 class OffsetsChanger:
@@ -485,7 +497,9 @@ class _Act:
         """Write into one Kafka cluster."""
         if not self._plan.look.exactly_once:
             self._require_untouched()
-            write_plainly(kafka.settings, writes)
+            for topic, those in groupby(sorted(writes, key=_topic), key=_topic):
+                records = [(write.kafka_partition, write.key, write.after) for write in those]
+                write_plainly(kafka.settings, topic, records, "writing source offsets", seconds=_FLUSH_SECONDS)
             self._require_untouched()
             return
         id_ = f"{self._prefix}0"
@@ -639,6 +653,10 @@ def _require_nothing_elsewhere(writes: Iterable[Write]) -> None:
             "connector of the same name may use them there.",
             remedy="Name another topic ('--to own --topic …').",
         )
+
+
+def _topic(write: Write) -> str:
+    return topic_of(write.topic)
 
 
 def _known_ids(client: TransactionsClient, prefix: str) -> list[TransactionListing]:

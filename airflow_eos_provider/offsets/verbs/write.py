@@ -1,13 +1,10 @@
-"""Records written into offsets topics as a connector's task writes them: in one transaction, or plainly."""
+"""Records written into offsets topics as a connector's task writes them: in one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from confluent_kafka import KafkaError, KafkaException, Message
-
-from airflow_eos_provider.errors import EosError, FencedError, RefusedError
-from airflow_eos_provider.kafka.clients import ClientErrors, explain, quiet_producer
+from airflow_eos_provider.errors import FencedError, RefusedError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from airflow_eos_provider.offsets.stores import topic_of
@@ -15,9 +12,6 @@ from airflow_eos_provider.offsets.verbs.changes import Write
 
 #: Longer than a transaction of a million records takes, milliseconds; the brokers allow 15 minutes by default.
 TRANSACTION_TIMEOUT_MS = 300_000
-
-#: Limit of a plain write, seconds.
-_FLUSH_SECONDS = 120.0
 
 
 def write_in_transaction(
@@ -48,36 +42,3 @@ def write_in_transaction(
             "connector was started, or Connect fenced it, in the meantime.",
             remedy="Find out who started the connector; then give the same command again.",
         ) from error
-
-
-def write_plainly(settings: KafkaSettings, writes: Sequence[Write]) -> None:
-    """Write records one by one, as a task does where exactly-once is off."""
-    failures: list[KafkaError] = []
-
-    def note(error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            failures.append(error)
-
-    client_errors = ClientErrors()
-    producer = quiet_producer(settings, client_errors, enable_idempotence=True)
-    try:
-        for write in writes:
-            while True:
-                try:
-                    producer.produce(
-                        topic_of(write.topic),
-                        write.after,
-                        write.key,
-                        partition=write.kafka_partition,
-                        on_delivery=note,
-                    )
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        left = producer.flush(_FLUSH_SECONDS)
-    except KafkaException as error:
-        raise explain(error.args[0], "writing source offsets", settings, client_errors) from error
-    if failures:
-        raise explain(failures[0], "writing source offsets", settings, client_errors)
-    if left:
-        raise EosError(f"{left} source offsets were not taken by the brokers within {_FLUSH_SECONDS:.0f} s.")

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.changes.change import Done
 from airflow_eos_provider.changes.fencing import round as fence_round
 from airflow_eos_provider.changes.fencing.plan import SLOW_IDS, SLOW_REMEDY, ConnectorRound
-from airflow_eos_provider.changes.fencing.round import Fencer, FencingReport, RoundReport, _Progress
+from airflow_eos_provider.changes.fencing.round import Fencer, RoundReport, _Progress
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, RefusedError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.offsets.producers import ProducerCluster
+from airflow_eos_provider.offsets.stores import ProducerCluster
 
 TRACE = "org.apache.kafka.connect.errors.ConnectException: Failed to perform round of zombie fencing"
 ROUND = ConnectorRound(
@@ -114,9 +115,9 @@ def test_new_task_configs_while_waiting_are_refused(fencer: Fencer, monkeypatch:
 
 def test_one_problem_is_the_commands_own_and_several_are_reported_together() -> None:
     refused, wrong = RefusedError("moved"), ConfigurationError("no ACL")
-    assert FencingReport((RoundReport("a"), RoundReport("b"))).problem is None
-    assert FencingReport((RoundReport("a"), RoundReport("b", problem=refused))).problem is refused
-    both = FencingReport((RoundReport("a", problem=refused), RoundReport("b", problem=wrong))).problem
+    assert Done.of_connectors([RoundReport("a"), RoundReport("b")]).problem is None
+    assert Done.of_connectors([RoundReport("a"), RoundReport("b", problem=refused)]).problem is refused
+    both = Done.of_connectors([RoundReport("a", problem=refused), RoundReport("b", problem=wrong)]).problem
     assert both is not None
     assert "moved; no ACL" in both.found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.changes.change import Plan, read_request
+from airflow_eos_provider.changes.change import Done, Plan, read_request
 from airflow_eos_provider.changes.offsets.change import (
     ALTER,
     MIGRATE,
@@ -17,7 +17,6 @@ from airflow_eos_provider.changes.offsets.change import (
     RESET,
     RESTORE,
     MigrateRequest,
-    OffsetsReport,
     ResetRequest,
     RestoreRequest,
 )
@@ -237,9 +236,9 @@ def test_several_connectors_have_their_own_steps_and_those_that_are_over_are_not
     assert changer.carried_out == ["a", "b"]
     one = RESET.plan(session, ResetRequest(connector="a"))
     single = begun(one)
-    assert RESET.apply(session, one, single, print).lines() == ["a: done, 1 record written."]
+    assert RESET.apply(session, one, single, print).lines() == ("a: done, 1 record written.",)
     assert single.record.done == ("write", "start")
-    assert RESET.done_before(session, one).connectors == (ConnectorReport("a", 0),)
+    assert RESET.done_before(session, one).document == {"connectors": [ConnectorReport("a", 0).to_dict()]}
 
 
 def test_a_later_connector_that_has_moved_is_not_changed(changer: Changer) -> None:
@@ -255,7 +254,7 @@ def test_a_later_connector_that_has_moved_is_not_changed(changer: Changer) -> No
 
 def test_connectors_that_do_not_run_are_one_problem() -> None:
     def problem(*failed: str) -> EosError | None:
-        return OffsetsReport(tuple(ConnectorReport(f"c{n}", 1, each) for n, each in enumerate(failed))).problem
+        return Done.of_connectors([ConnectorReport(f"c{n}", 1, each) for n, each in enumerate(failed)]).problem
 
     assert problem("", "") is None
     for failed in (("", "task 0 has failed"), ("task 0 has failed", "task 1 has failed")):
