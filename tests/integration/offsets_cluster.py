@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import psutil
+from confluent_kafka import Producer
 
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.kafka.read.reader import read_to_end
@@ -102,6 +103,21 @@ class Cluster:
         key = json.dumps([name, {"filename": str(self.file(file_of or name))}], separators=(",", ":")).encode()
         records = read_to_end(self.lab.cluster().kafka, f"{self.lab.group_id}-offsets").records
         return [record.value and json.loads(record.value) for record in records if record.key == key]
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """A record that another program writes into the global topic."""
+        producer = Producer({"bootstrap.servers": self.lab.bootstrap_servers, "partitioner": "murmur2_random"})
+        producer.produce(f"{self.lab.group_id}-offsets", key=key, value=value)
+        assert producer.flush(180) == 0
+
+    def add(self, name: str, line: str) -> None:
+        """One more line in the file of a connector."""
+        with self.file(name).open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+    def stop(self, name: str) -> None:
+        self.rest.stop(name)
+        until(lambda: self.state(name) == "STOPPED", "the stop", seconds=SECONDS)
 
     def state(self, name: str) -> str:
         return status_of(self.rest, name).state

@@ -67,8 +67,7 @@ def add_line(cluster: Cluster, name: str, line: str, wanted: Counter[str]) -> No
 
     :param wanted: what it has delivered so far; the line is added.
     """
-    with cluster.file(name).open("a", encoding="utf-8") as file:
-        file.write(f"{line}\n")
+    cluster.add(name, line)
     wanted[line] += 1
     until(lambda: cluster.read(name) == wanted, f"{line} alone", seconds=SECONDS)
 
@@ -103,8 +102,7 @@ def test_altered_offsets_move_a_connector_with_its_own_topic_and_a_restore_bring
     cluster.source("alter", **{"offsets.storage.topic": "alter-offsets"})
     backup = str(eos.folder / "before.jsonl")
     eos.run("offsets", "backup", "alter", "--to", backup)
-    cluster.rest.stop("alter")
-    until(lambda: cluster.state("alter") == "STOPPED", "the stop", seconds=SECONDS)
+    cluster.stop("alter")
     partition = json.dumps({"filename": str(cluster.file("alter"))})
     altered = ("alter", "alter", "--partition", partition, "--offset", '{"position": 4}')
     eos.run("offsets", *altered, "--yes")
@@ -146,9 +144,7 @@ def test_an_own_topic_given_by_hand_has_a_connector_begin_anew_and_a_migration_d
 def test_an_offset_of_the_global_topic_alone_is_marked_and_goes_nowhere(cluster: Cluster, eos: Any) -> None:
     cluster.source("marked", **{"offsets.storage.topic": "marked-offsets"})
     raw = b'["marked",{"filename":"of-before"}]'
-    producer = Producer({"bootstrap.servers": cluster.lab.bootstrap_servers, "partitioner": "murmur2_random"})
-    producer.produce(f"{cluster.lab.group_id}-offsets", key=raw, value=b'{"position":4}')
-    assert producer.flush(180) == 0
+    cluster.put(raw, b'{"position":4}')
 
     found = json.loads(eos.run("offsets", "list", "marked", "--json").stdout)
     assert sorted((one["partition"]["filename"], one["own"], one["read"]) for one in found) == [
@@ -163,9 +159,7 @@ def test_an_offset_of_the_global_topic_alone_is_marked_and_goes_nowhere(cluster:
 
 def test_connects_own_reset_misses_a_key_of_another_spelling_and_ours_removes_it(cluster: Cluster, eos: Any) -> None:
     raw = b'["spelt",{"z":"1","a":"2"}]'
-    producer = Producer({"bootstrap.servers": cluster.lab.bootstrap_servers, "partitioner": "murmur2_random"})
-    producer.produce(f"{cluster.lab.group_id}-offsets", key=raw, value=b'{"position":4}')
-    assert producer.flush(180) == 0
+    cluster.put(raw, b'{"position":4}')
     config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "spelt", "file": "none"}
     cluster.rest.create("spelt", config, "STOPPED")
     until(lambda: "spelt" in cluster.rest.statuses(), "the connector", seconds=SECONDS)
@@ -205,8 +199,7 @@ def test_a_key_in_a_second_partition_is_left_alone_and_a_migration_gives_it_one_
     assert producer.flush(180) == 0
     before = records(of_key=False)
 
-    cluster.rest.stop("twice")
-    until(lambda: cluster.state("twice") == "STOPPED", "the stop", seconds=SECONDS)
+    cluster.stop("twice")
     (shown,) = json.loads(eos.run("offsets", "list", "twice", "--json").stdout)
     strayed = "in another partition than the hash of its key says"
     assert shown["hidden"] == ["the same key in several partitions", strayed]
@@ -225,8 +218,7 @@ def test_a_key_in_a_second_partition_is_left_alone_and_a_migration_gives_it_one_
 
     eos.run("offsets", "migrate", "twice", "--to", "own", "--yes")
     add_line(cluster, "twice", "four", wanted)
-    cluster.rest.stop("twice")  # its tasks write a copy into the global topic
-    until(lambda: cluster.state("twice") == "STOPPED", "the stop", seconds=SECONDS)
+    cluster.stop("twice")  # its tasks write a copy into the global topic
     eos.run("offsets", "reset", "twice", "--yes")
     assert newest() == {home: None, elsewhere: None}
     assert records(of_key=False) == before
@@ -331,7 +323,7 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
     killed(cluster.lab, "write", "carried-out", *copied)
     eos.run(*copied)
     assert cluster.values("second", "first") == [END]
-    cluster.file("first").open("a", encoding="utf-8").write("four\n")
+    cluster.add("first", "four")
     cluster.lab.create_topic("second", 1)
     config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "second", "file": str(cluster.file("first"))}
     cluster.rest.create("second", config)
@@ -388,8 +380,7 @@ def test_offsets_of_another_group_are_copied_by_a_backup_and_restored_only_into_
     backup = str(tmp_path / "abroad.jsonl")
     eos_of(plain.lab, tmp_path).run("offsets", "backup", "abroad", "--to", backup)
     plain.rest.delete("abroad")
-    with plain.file("abroad").open("a", encoding="utf-8") as file:
-        file.write("four\n")
+    plain.add("abroad", "four")
 
     cluster.lab.create_topic("abroad", 1)
     cluster.rest.create("abroad", {**cluster.config("abroad"), "file": str(plain.file("abroad"))}, "STOPPED")
@@ -405,8 +396,7 @@ def test_offsets_of_another_group_are_copied_by_a_backup_and_restored_only_into_
 def test_a_backup_goes_into_a_topic_that_was_made_anew_only_where_that_is_said(cluster: Cluster, eos: Any) -> None:
     cluster.source("anew", **{"offsets.storage.topic": "anew-offsets"})
     eos.run("offsets", "backup", "anew", "--to", "anew.jsonl")
-    cluster.rest.stop("anew")
-    until(lambda: cluster.state("anew") == "STOPPED", "the stop", seconds=SECONDS)
+    cluster.stop("anew")
     topics = Topics(cluster.lab.cluster().kafka)
     before = topics.describe(["anew-offsets"])["anew-offsets"].id
     admin = QuietAdmin(cluster.lab.cluster().kafka)
@@ -417,8 +407,7 @@ def test_a_backup_goes_into_a_topic_that_was_made_anew_only_where_that_is_said(c
     refused = eos.run("offsets", "restore", "anew", "anew.jsonl", "--yes", expect=3).stderr
     assert "which was deleted since" in " ".join(refused.split())
     eos.run("offsets", "restore", "anew", "anew.jsonl", "--from-elsewhere", "--yes")
-    with cluster.file("anew").open("a", encoding="utf-8") as file:
-        file.write("four\n")
+    cluster.add("anew", "four")
     cluster.rest.resume("anew")
     wanted = Counter([*LINES, "four"])
     until(lambda: cluster.read("anew") == wanted, "the fourth line alone", seconds=SECONDS)
@@ -445,11 +434,9 @@ def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_wor
     plain.source("beside")
     restore = ("offsets", "restore", "--all", str(tmp_path / "all.jsonl"))
     eos.run("offsets", "backup", "--to", "all.jsonl")
-    plain.rest.stop("beside")
-    until(lambda: plain.state("beside") == "STOPPED", "the stop", seconds=SECONDS)
+    plain.stop("beside")
     eos.run("offsets", "reset", "beside", "--yes")
-    with plain.file("plain").open("a", encoding="utf-8") as file:
-        file.write("four\n")
+    plain.add("plain", "four")
     until(lambda: plain.read("plain")["four"] == 1, "the fourth line", seconds=SECONDS)
     until(lambda: plain.committed("plain") == {"position": 19}, "its offset", seconds=SECONDS)
     shown = eos.run(*restore, expect=3).stdout
@@ -548,9 +535,7 @@ def test_a_task_that_fails_by_its_new_offset_is_reported(cluster: Cluster, eos: 
     """``copy`` takes what another connector has, which no check of the connector sees."""
     cluster.source("broken")
     raw = offset_key("odd", {"filename": str(cluster.file("broken"))})
-    producer = Producer({"bootstrap.servers": cluster.lab.bootstrap_servers, "partitioner": "murmur2_random"})
-    producer.produce(f"{cluster.lab.group_id}-offsets", key=raw, value=b'{"position":"4"}')
-    assert producer.flush(180) == 0
+    cluster.put(raw, b'{"position":"4"}')
     said = " ".join(eos.run("offsets", "restore", "broken", "--from", "odd", "--yes", expect=1).stderr.split())
     assert "it does not run: task 0 has failed" in said
     assert last_change(eos, "broken")[0] == "done"
@@ -561,8 +546,7 @@ def test_connects_own_reset_fails_with_an_own_topic_under_exactly_once_and_ours_
 ) -> None:
     """The last one in this file: Connect leaves the producer of its failed reset behind, which takes most of a core."""
     cluster.source("rest", **{"offsets.storage.topic": "rest-offsets"})
-    cluster.rest.stop("rest")
-    until(lambda: cluster.state("rest") == "STOPPED", "the stop", seconds=SECONDS)
+    cluster.stop("rest")
     # If a later version of Kafka mends it, docs/connect/offsets.md changes.
     address = f"{cluster.lab.connect_urls[0]}/connectors/rest/offsets"
     with pytest.raises(httpx.ReadTimeout):

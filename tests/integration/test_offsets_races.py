@@ -70,8 +70,7 @@ def add_fourth_line(cluster: Cluster, name: str, **times: int) -> None:
 
     :param times: how often each line is delivered then.
     """
-    with cluster.file(name).open("a", encoding="utf-8") as file:
-        file.write("four\n")
+    cluster.add(name, "four")
     until(lambda: cluster.read(name) == Counter(times), f"the fourth line of {name}", seconds=SECONDS)
     until(lambda: cluster.committed(name) == ALL, f"the end of {name} to be committed", seconds=SECONDS)
 
@@ -79,8 +78,7 @@ def add_fourth_line(cluster: Cluster, name: str, **times: int) -> None:
 def add_line(cluster: Cluster, name: str, lines: list[str]) -> None:
     """One more line in the file, which comes only from a task that is alive; each line is delivered once."""
     lines.append(f"line {len(lines) + 1}")
-    with cluster.file(name).open("a", encoding="utf-8") as file:
-        file.write(f"{lines[-1]}\n")
+    cluster.add(name, lines[-1])
     until(lambda: cluster.read(name)[lines[-1]] > 0, f"{lines[-1]} of {name}", seconds=SECONDS)
     assert cluster.read(name) == Counter(lines)
 

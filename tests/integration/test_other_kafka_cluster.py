@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,16 +75,8 @@ class Both:
 
     def add(self, name: str, line: str) -> None:
         """Append a line to a connector's file, and wait until it is there."""
-        with self.here.file(name).open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+        self.here.add(name, line)
         until(lambda: self.read(name)[line], f"{line} of {name}", seconds=SECONDS)
-
-    def stop(self, name: str) -> None:
-        self.here.rest.stop(name)
-        until(partial(self._is_stopped, name), f"the stop of {name}", seconds=SECONDS)
-
-    def _is_stopped(self, name: str) -> bool:
-        return self.here.state(name) == "STOPPED"
 
     def zombie(self, topic: str, transactional_id: str) -> Producer:
         """A producer there with an open transaction."""
@@ -171,8 +162,8 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         both.until_stored("moved", 19)
 
         # It runs through the roll; the other one is what Connect does by itself.
-        both.stop("anew")
-        both.stop("late")
+        both.here.stop("anew")
+        both.here.stop("late")
         bring_to(here.lab, Mode.ENABLED)
         eos.run("offsets", "migrate", "late", "--to", "own", "--yes")  # it is stopped, and stays so
         here.rest.resume("late")
@@ -199,7 +190,7 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         assert both.read("late") == Counter([*LINES, "four", "five"])
 
         # A reset shuts out a zombie there, and is undone by a restore; by none of before it was moved.
-        both.stop("moved")
+        both.here.stop("moved")
         early = eos.run("offsets", "restore", "moved", "before.jsonl", "--yes", expect=2).stderr
         assert f"without {own}, where moved has its offsets now" in early
         eos.run("offsets", "backup", "moved", "--to", "moved.jsonl")

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_eos_provider.changes.change import Change, Done, Look, Plan, option
+from airflow_eos_provider.changes.change import Change, Done, Look, Plan, option, read_request
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.stored import from_json, to_json
 
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceId, FenceLook
     from airflow_eos_provider.changes.fencing.plan import Decision
-    from airflow_eos_provider.changes.fencing.round import Fencer
+    from airflow_eos_provider.changes.fencing.round import Round
     from airflow_eos_provider.connect.cluster.description import ConnectCluster
     from airflow_eos_provider.connect.session import ConnectSession
     from airflow_eos_provider.journal.change import GroupChange
@@ -75,15 +75,16 @@ class Fencing(Change[FencingRequest]):
     def apply(
         self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
     ) -> Done:
-        from airflow_eos_provider.changes.fencing.plan import FencePlan
-
         assert act is not None  # it takes the lease
-        return self._fencer(session, plan.request, report).carry_out(from_json(FencePlan, plan.content), act)
+        return Done.of_connectors([round_.carry_out(act) for round_ in self._rounds(session, plan, report)])
 
     def done_before(self, session: ConnectSession, plan: Plan) -> Done | None:
-        from airflow_eos_provider.changes.fencing.plan import FencePlan
-
-        return self._fencer(session, plan.request).done_before(from_json(FencePlan, plan.content))
+        """The report of a plan that was carried out, unless something is due again."""
+        _, decision = self._decide(session, read_request(FencingRequest, plan.request))
+        rounds = self._rounds(session, plan)
+        if decision.plan.rounds or any(round_.has_failed_tasks for round_ in rounds):
+            return None
+        return Done.of_connectors([round_.report() for round_ in rounds])
 
     def look(self, session: ConnectSession, request: FencingRequest) -> Look:
         """The rounds that are due, and what is held open."""
@@ -104,16 +105,27 @@ class Fencing(Change[FencingRequest]):
         )
 
     def _decide(self, session: ConnectSession, request: FencingRequest) -> tuple[FenceLook, Decision]:
-        return self._fencer(session, asdict(request)).look(request.connectors, pending_only=request.pending)
+        from airflow_eos_provider.changes.fencing.look import look
+        from airflow_eos_provider.changes.fencing.plan import decide
 
-    def _fencer(
-        self, session: ConnectSession, request: Any, report: Callable[[str], None] = lambda line: None
-    ) -> Fencer:
-        from airflow_eos_provider.changes.fencing.round import Fencer
-        from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
+        seen = look(session, _config_topic(session, request.config_topic), request.connectors)
+        return seen, decide(seen, request.connectors, pending_only=request.pending)
 
-        topic = read_worker_files(session.cluster).common(CONFIGS, request["config_topic"])
-        return Fencer(session, topic, report=report, wait_seconds=request["timeout"])
+    def _rounds(
+        self, session: ConnectSession, plan: Plan, report: Callable[[str], None] = lambda line: None
+    ) -> list[Round]:
+        from airflow_eos_provider.changes.fencing.plan import FencePlan
+        from airflow_eos_provider.changes.fencing.round import Round
+
+        topic = _config_topic(session, plan.request["config_topic"])
+        rounds = from_json(FencePlan, plan.content).rounds
+        return [Round(session, topic, each, plan.request["timeout"], report) for each in rounds]
+
+
+def _config_topic(session: ConnectSession, given: str) -> str:
+    from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
+
+    return read_worker_files(session.cluster).common(CONFIGS, given)
 
 
 FENCING = Fencing()

@@ -48,16 +48,12 @@ def test_a_change_comes_back_as_it_was_written_and_its_newest_record_counts() ->
     assert content.rollouts == {}
 
 
-@pytest.mark.parametrize("state", [RolloutState.RUNNING, RolloutState.PAUSED])
+@pytest.mark.parametrize("state", RolloutState)
 def test_an_unfinished_change_is_in_the_way_and_says_how_far_it_is(state: RolloutState) -> None:
     content = content_of([change_record(replace(CHANGE, state=state))])
-    with pytest.raises(RefusedError, match="offsets reset c, in step write"):
+    refused = pytest.raises(RefusedError, match="offsets reset c, in step write")
+    with refused if state.is_open else nullcontext():
         content.require_no_open_change()
-
-
-@pytest.mark.parametrize("state", [RolloutState.DONE, RolloutState.ABORTED])
-def test_one_that_is_over_is_not(state: RolloutState) -> None:
-    content_of([change_record(replace(CHANGE, state=state))]).require_no_open_change()
 
 
 def test_the_closed_changes_of_a_connector_come_in_the_order_of_the_log_whatever_the_clocks_said() -> None:

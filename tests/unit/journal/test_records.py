@@ -93,15 +93,11 @@ def test_every_kind_of_record_survives_being_written_down(rollout: RolloutRecord
     assert content.end_offset == 7
 
 
-def test_an_answered_request_is_gone(asked: Request) -> None:
-    assert content_of([record(REQUEST_KEY + "r1", encode(asked)), record(REQUEST_KEY + "r1", None)]).requests == {}
-
-
-def test_a_request_after_an_answer_stands(asked: Request) -> None:
-    again = replace(asked, at=NOW + 1)
-    key = REQUEST_KEY + "r1"
-    content = content_of([record(key, encode(asked)), record(key, None), record(key, encode(again))])
-    assert content.requests == {"r1": again}
+def test_an_answered_request_is_gone_and_one_after_it_stands(asked: Request) -> None:
+    key, again = REQUEST_KEY + "r1", replace(asked, at=NOW + 1)
+    answered = [record(key, encode(asked)), record(key, None)]
+    assert content_of(answered).requests == {}
+    assert content_of([*answered, record(key, encode(again))]).requests == {"r1": again}
 
 
 def test_a_journal_that_is_followed_leaves_alone_what_was_read_before(rollout: RolloutRecord, asked: Request) -> None:
@@ -255,33 +251,11 @@ def test_the_broker_has_reached_the_time_of_its_last_record() -> None:
     assert content_of([record(CLOCK_KEY, None)]).appended_at_ms == 5_000
 
 
-def test_an_aborted_rollout_is_never_taken_up_again(rollout: RolloutRecord) -> None:
-    aborted = replace(rollout, state=RolloutState.ABORTED)
-    content = content_of([record(ROLLOUT_KEY + "r1", encode(aborted))])
-    assert content.unfinished("p1") is None
-    assert content.last_of("p1") == aborted
-
-
-@pytest.mark.parametrize(
-    ("kind", "state"), [(RequestKind.PAUSE, RolloutState.PAUSED), (RequestKind.ABORT, RolloutState.ABORTED)]
-)
-def test_what_a_request_leads_to(kind: RequestKind, state: RolloutState) -> None:
-    assert kind.leads_to is state
-
-
 def test_a_fenced_owner_may_be_acting_until_its_act_is_over(lease: Lease) -> None:
     assert lease.may_be_acting(NOW + 9)
     assert not lease.may_be_acting(NOW + 10)
     assert not replace(lease, acts_until=0.0).may_be_acting(NOW)
     assert not replace(lease, released=True).may_be_acting(NOW)
-
-
-def test_a_dead_owner_acts_no_more(lease: Lease) -> None:
     start = ProcessStart.of_this_process()
     gone = replace(lease.owner, start=str(replace(start, ticks=start.ticks - 1)))
     assert not replace(lease, owner=gone).may_be_acting(NOW)
-
-
-def test_only_what_comes_before_an_act_announces_one() -> None:
-    announcing = {status for status in StepStatus if status.announces_an_act}
-    assert announcing == {StepStatus.INTENT, StepStatus.FAILED}

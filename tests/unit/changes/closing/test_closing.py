@@ -136,10 +136,7 @@ def test_what_has_gone_on_since_is_not_closed(
     journals: Journals, shown: Callable[..., Plan], now: JournalContent, late: bool
 ) -> None:
     plan = shown(OF_ROLL)
-    if late:  # between the look and the lease
-        journals.after = now
-    else:
-        journals.content = now
+    setattr(journals, "after" if late else "content", now)  # late: between the look and the lease
     with pytest.raises(PlanMovedError):
         close_it(plan)
     assert journals.ended == []
@@ -157,19 +154,7 @@ def test_what_another_controller_has_had_since_is_not_closed(
     plan = shown(left, take_over=take_over)
     assert "the group was last held by the deferred task upgrade/run/roll for ada" in plan.lines[-2]
     taken_up = replace(left, lease=replace(ended, owner=Owner.deferred_task("upgrade/run/roll")))
-    if late:
-        journals.after = taken_up
-    else:
-        journals.content = taken_up
-    with pytest.raises(PlanMovedError):
-        close_it(plan)
-    assert journals.ended == []
-
-
-def test_a_controller_that_is_fenced_is_the_one_that_was_shown(journals: Journals, shown: Callable[..., Plan]) -> None:
-    carried_out = replace(OF_ROLL, lease=LEASE)
-    plan = shown(carried_out, take_over=True)
-    journals.after = replace(carried_out, lease=replace(LEASE, owner=Owner.deferred_task("upgrade/run/roll")))
+    setattr(journals, "after" if late else "content", taken_up)
     with pytest.raises(PlanMovedError):
         close_it(plan)
     assert journals.ended == []
@@ -269,15 +254,15 @@ def test_a_roll_that_nobody_carries_out_any_more_is_shown_again_before_it_is_clo
 def test_a_controller_that_is_taken_over_from_is_named_and_fenced(
     journals: Journals, shown: Callable[..., Plan]
 ) -> None:
-    carried_out = replace(OF_ROLL, lease=LEASE)
-    plan = shown(carried_out, take_over=True)
+    plan = shown(CARRIED_OUT, take_over=True)
     assert "upgrade/run/roll for ada" in plan.lines[-2]
     assert "is fenced, though its lease still runs" in plan.lines[-2]
-    other = replace(LEASE, owner=Owner.deferred_task("upgrade/run/roll"))
-    journals.content = replace(OF_ROLL, lease=other)
-    with pytest.raises(PlanMovedError):
-        close_it(plan)  # another controller than the one that was shown
-    journals.content = carried_out
+    other = replace(OF_ROLL, lease=replace(LEASE, owner=Owner.deferred_task("upgrade/run/roll")))
+    for journals.content, journals.after in ((other, None), (CARRIED_OUT, other)):
+        with pytest.raises(PlanMovedError):
+            close_it(plan)  # another controller than the one that was shown
+    assert journals.ended == []
+    journals.after = None
     close_it(plan)
     assert journals.taken_over is True
     assert len(journals.ended) == 1

@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_eos_provider.changes.fencing.change import FencingRequest, fencing_plan, look_document, look_lines
-from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceId, FenceLook
+from airflow_eos_provider.changes.fencing.look import FenceLook
 from airflow_eos_provider.changes.fencing.plan import decide
-from airflow_eos_provider.connect.rest import TaskStatus
-from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
-from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
-from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
+from tests.unit.changes.fencing.test_fence_plan import connector, group
 
 IDS = 12
 
 
 def look(*, enabled: bool = True) -> FenceLook:
     """A connector of twelve tasks, of which the sixth holds a transaction open and has failed."""
-    ids = tuple(
-        FenceId(
-            f"g-c-{n}",
-            n,
-            TransactionDescription(
-                f"g-c-{n}",
-                TransactionState.ONGOING if n == 5 else TransactionState.EMPTY,
-                100 + n,
-                3,
-                60_000,
-                40_000 if n == 5 else None,
-                (("t", 1), ("o", 2)) if n == 5 else (),
-            ),
-            held=n == 5,
-        )
-        for n in range(IDS)
-    )
-    state = ConnectorConfigState(
-        "c", {"password": "c4n4ry"}, 1, "STARTED", TaskSet(IDS, 4, {}), 4, TaskCountRecord(IDS, 5)
-    )
-    tasks = tuple(TaskStatus(n, "FAILED" if n == 5 else "RUNNING", "w:1") for n in range(IDS))
-    return FenceLook(82.0, "g", "k", {"w:1": enabled}, (ConnectorLook(state, ids, tasks),))
+    seen = connector(IDS, IDS, states="RRRRRFRRRRRR", held=(5,), config={"password": "c4n4ry"})
+    return replace(group(seen, enabled={"w:1": enabled}), at=43.0)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -47,7 +26,7 @@ def test_the_id_that_is_held_is_shown_and_on_request_every_other(whole: bool) ->
     printed = "\n".join(look_lines(seen, decide(seen), whole=whole))
     assert "no round is pending, but id 5 has a transaction open" in printed
     assert ("g-c-4 " in printed) is whole
-    for words in ("g-c-5", "105/3", "held open for 42 of 60 s, in t-1, o-2", "fence id 5", "restart task 5"):
+    for words in ("g-c-5", "7/4", "held open for 42 of 60 s, in t-0", "fence id 5", "restart task 5"):
         assert words in printed
 
 
