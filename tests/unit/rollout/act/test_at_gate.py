@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_eos_provider.rollout.act.at_gate import HOST_LOOK_SECONDS, begin, handed_over, holds_remotely, look_at
+from airflow_eos_provider.rollout.act.at_gate import HOST_LOOK_SECONDS, begin, handed_over, holds_remotely
 from airflow_eos_provider.rollout.act.steps import announced_restart, further_restart, passed_gate
 from airflow_eos_provider.rollout.check import passed
 from airflow_eos_provider.rollout.gate.state import GateState
@@ -19,10 +19,6 @@ SETTINGS = RolloutSettings(polls=2, hold_seconds=4.0)
 
 def begun(gate: Any, worker_id: str | None = W2, settings: RolloutSettings = SETTINGS) -> GateState:
     return begin("r1", worker_id, gate.steps, gate.cluster.observe(), settings, NOW)
-
-
-def looked(state: GateState, gate: Any) -> Any:
-    return look_at(state, gate.plan, gate.steps, gate.baseline, gate.cluster.observe(at=NOW + 1.0))[1]
 
 
 # how a gate begins
@@ -58,20 +54,6 @@ def test_before_a_restart_the_gate_holds_for_the_longest_heartbeat_of_the_worker
     settings = replace(SETTINGS, hold_seconds=None)
     holds = [begun(gate, worker_id, settings).hold_seconds for worker_id in (None, W1, W2)]
     assert holds == [11.0, 2.3, 11.0]
-
-
-# what a look asks for
-
-
-def test_failed_tasks_and_a_long_delay_ask_for_an_act_once_each(gate: Any) -> None:
-    trace = "org.apache.kafka.common.errors.ProducerFencedException: fenced"
-    gate.cluster.task("mirror", 1, state="FAILED", trace=trace)
-    gate.cluster.leader = W1  # it is done
-    gate.cluster.assign(W1, delay_ms=300_000)
-    seen = looked(begun(gate), gate)
-    assert (list(seen.failed), seen.leader) == (["mirror"], W1)
-    seen = looked(replace(begun(gate), failed_tasks_restarted=True, delay_ended_for=(W2,)), gate)
-    assert (seen.failed, seen.leader) == ({}, None)
 
 
 # what is handed over

@@ -15,11 +15,15 @@ from airflow_eos_provider.rollout.check import failed, inconclusive, passed
 from airflow_eos_provider.rollout.gate import gate as module
 from airflow_eos_provider.rollout.gate.expectation import Baseline
 from airflow_eos_provider.rollout.gate.gate import GateAnswer, connectors_to_restart
-from airflow_eos_provider.rollout.gate.state import GateState, Hold
+from airflow_eos_provider.rollout.gate.state import DelayClock, GateState, Hold
 from airflow_eos_provider.rollout.observe.observation import Observation
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
+
+
 NOW = 1_000_000.0
+
+
 DEADLINE = NOW + 60.0
 
 
@@ -409,3 +413,78 @@ def test_a_check_that_did_not_pass_says_what_to_do() -> None:
 def test_the_gate_between_preparing_and_enabled_asks_for_the_same_hold(watch: Watch, gate_of: Any) -> None:
     gate = gate_of(target=Mode.ENABLED, current=Mode.PREPARING)
     assert [poll(watch, gate, NOW + second) for second in (0, 3, 6)] == [None, None, Verdict.PASS]
+
+
+# The rebalance delay, which members report as of the last rebalance, counted from when it was first seen
+
+
+def test_without_a_delay_nothing_remains(cluster: Any) -> None:
+    clock = DelayClock()
+    assert clock.after(cluster.observe()) is clock
+    assert clock.remaining(NOW) == 0.0
+
+
+def test_a_figure_that_stays_the_same_is_counted_from_its_first_sight(cluster: Any) -> None:
+    cluster.assign(W2, delay_ms=300_000)
+    clock = DelayClock().after(cluster.observe(at=NOW))
+    assert clock.after(cluster.observe(at=NOW + 100)) is clock
+    assert clock.remaining(NOW + 100) == 200.0
+    assert clock.remaining(NOW + 301) == 0.0
+
+
+def test_another_figure_is_counted_anew(cluster: Any) -> None:
+    clock = DelayClock().after(cluster.assign(W2, delay_ms=300_000).observe(at=NOW))
+    clock = clock.after(cluster.assign(W2, delay_ms=250_000).observe(at=NOW + 60))
+    assert clock.remaining(NOW + 60) == 250.0
+
+
+def test_a_delay_that_is_gone_is_over_at_once(cluster: Any) -> None:
+    clock = DelayClock().after(cluster.assign(W2, delay_ms=300_000).observe(at=NOW))
+    clock = clock.after(cluster.assign(W2, delay_ms=0).observe(at=NOW + 10))
+    assert clock.remaining(NOW + 10) == 0.0
+
+
+def test_during_a_rebalance_nothing_is_reported_and_nothing_forgotten(cluster: Any) -> None:
+    clock = DelayClock().after(cluster.assign(W2, delay_ms=300_000).observe(at=NOW))
+    clock = clock.after(cluster.rebalancing().observe(at=NOW + 10))
+    assert clock.remaining(NOW + 10) == 290.0
+
+
+# what the gate makes of it
+
+
+def waited_for(after_delay_seconds: float | None = 20.0) -> GateState:
+    """A gate with a deadline after 100 seconds, which a delay moves at most as far again."""
+    return GateState(
+        rollout_id="r1",
+        worker_id=W2,
+        restart_id=1.0,
+        polls=3,
+        hold_seconds=5.0,
+        deadline=NOW + 100,
+        latest_deadline=NOW + 200,
+        after_delay_seconds=after_delay_seconds,
+    )
+
+
+def test_a_delay_that_is_first_seen_late_moves_the_gates_deadline(gate: Any) -> None:
+    state, _ = module.poll(waited_for(), gate.expected(), gate.cluster.observe(at=NOW))
+    gate.cluster.assign(W2, delay_ms=90_000)
+    state, answer = module.poll(state, gate.expected(), gate.cluster.observe(at=NOW + 60))
+    assert state.deadline == NOW + 60 + 90 + 20
+    assert state.delay.remaining(NOW + 70) == 80.0
+    assert "the rebalance delay ends by" in answer.status_line(state)
+
+
+def test_no_delay_moves_the_deadline_further_than_to_the_latest(gate: Any) -> None:
+    state = waited_for()
+    for number in range(20):  # a group that flaps
+        gate.cluster.assign(W2, delay_ms=90_000 + number)
+        state, _ = module.poll(state, gate.expected(), gate.cluster.observe(at=NOW + 9 * number))
+    assert state.deadline == NOW + 200
+
+
+def test_a_deadline_that_the_user_has_set_stays(gate: Any) -> None:
+    gate.cluster.assign(W2, delay_ms=300_000)
+    state, _ = module.poll(waited_for(after_delay_seconds=None), gate.expected(), gate.cluster.observe(at=NOW))
+    assert state.deadline == NOW + 100

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from airflow_eos_provider.acls.check import AclReport
+from airflow_eos_provider.acls.judge import Source, right
+from airflow_eos_provider.acls.rules import Role, Rule
 from airflow_eos_provider.connect.group import Assignment, Member, WorkerGroup
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict
 from airflow_eos_provider.connect.rest import Health, WorkerRoot
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
 from airflow_eos_provider.finding import Verdict
+from airflow_eos_provider.kafka.acl_values import Acl, Operation, Resource
 from airflow_eos_provider.rollout.check import Check
 from airflow_eos_provider.rollout.hosts.host import Obstacle
+from airflow_eos_provider.rollout.observe.client_clusters import ClientClusters
 from airflow_eos_provider.rollout.plan import preflight
-from airflow_eos_provider.rollout.plan.preflight import Preflight, kafka_version
+from airflow_eos_provider.rollout.plan.preflight import (
+    Preflight,
+    begins_exactly_once,
+    kafka_version,
+    other_clusters,
+    rights,
+)
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
+
+
 DISABLED, PREPARING, ENABLED = Mode.DISABLED, Mode.PREPARING, Mode.ENABLED
+
+
 FAIL, INCONCLUSIVE = Verdict.FAIL, Verdict.INCONCLUSIVE
+
+
 NOW = 1_000_000.0
 
 
@@ -303,6 +321,8 @@ def test_the_way_down_may_lead_from_enabled_straight_to_disabled(cluster_in: Any
 
 
 SUPERVISED = Obstacle("restart", "pid 7 was started by pid 6 (bash)", "end what supervises it")
+
+
 NOT_OURS = Obstacle("change", "w2.properties has the group kafka", "make airflow a member of that group")
 
 
@@ -496,3 +516,109 @@ def test_a_stopped_worker_is_verified_by_how_it_will_join(cluster_in: Any) -> No
     result = preflight.verify(cluster.observe(), ENABLED)
     assert not_passed(result) == {W2: FAIL}
     assert "will join as preparing" in answer(result, W2).found
+
+
+# What a roll makes of the rights that its target asks for
+
+
+RULE = Rule("User:w", Role.WORKER, Operation.WRITE, Resource.TRANSACTIONAL_ID, "connect-cluster-g")
+
+
+def report(verdict: Verdict, source: Source = Source.ACLS, *denials: Acl, rule: Rule = RULE) -> AclReport:
+    return AclReport(has_authorizer=True, findings=(right(rule, verdict, source, "as seen", denials),))
+
+
+def test_what_is_missing_refuses_the_roll_and_names_the_line_that_mends_it() -> None:
+    check = rights(report(Verdict.FAIL))
+    assert check.verdict is Verdict.FAIL
+    assert "User:w: Write on TransactionalId connect-cluster-g (worker; as seen)" in check.found
+    assert "--allow-principal User:w --operation Write --transactional-id connect-cluster-g" in check.remedy
+
+
+def test_a_denial_has_no_line_that_mends_it() -> None:
+    denial = Acl("User:*", Operation.ALL, Resource.TRANSACTIONAL_ID, "*", is_denial=True)
+    check = rights(report(Verdict.FAIL, Source.ACLS, denial))
+    assert check.verdict is Verdict.FAIL
+    assert "remove the ACLs that deny it" in check.remedy
+    assert "kafka-acls" not in check.remedy
+
+
+def test_what_is_not_known_is_said_and_refuses_nothing() -> None:
+    check = rights(report(Verdict.INCONCLUSIVE, Source.NOBODY))
+    assert check.verdict is Verdict.PASS
+    assert "eos cannot tell whether they exist: as seen" in check.found
+    nothing = rights(AclReport(has_authorizer=True, findings=(), notes=("no broker answered",)))
+    assert nothing.verdict is Verdict.PASS
+    assert "no broker answered" in nothing.found
+
+
+def test_what_is_there_passes() -> None:
+    assert rights(report(Verdict.PASS, Source.ATTEMPT)).found == (
+        "this roll needs 1 further right; none is missing (1 tested as the principal, the others checked in the ACLs)"
+    )
+    assert rights(AclReport(has_authorizer=False, findings=())).verdict is Verdict.PASS
+    assert rights(None).verdict is Verdict.PASS
+
+
+def test_a_right_that_only_leaves_out_a_hint_is_not_counted() -> None:
+    optional = right(replace(RULE, name="other", is_required=False), Verdict.FAIL, Source.ACLS, "no ACL")
+    needed = right(RULE, Verdict.PASS, Source.ACLS, "an ACL")
+    assert rights(AclReport(has_authorizer=True, findings=(needed, optional))).found == (
+        "this roll needs 1 further right; none is missing (0 tested as the principal, the others checked in the ACLs)"
+    )
+
+
+# Source connectors whose clients use another Kafka cluster: which of them a roll to enabled would harm
+
+
+HERE, THERE = "kafka-1", "kafka-2"
+
+
+#: All its clients are there, and so are its offsets already.
+ALL_THERE = ClientClusters(HERE, THERE, THERE, THERE, has_own_topic=True)
+
+
+@pytest.mark.parametrize(
+    ("clients", "evidence"),
+    [
+        (replace(ALL_THERE, has_own_topic=False), "find none, and start from the beginning"),
+        (replace(ALL_THERE, consumer=HERE), "are not part of its transactions"),
+        (replace(ALL_THERE, admin=HERE), "would be fenced in kafka-1"),
+        (replace(ALL_THERE, producer=HERE, consumer=HERE), "would be fenced in kafka-2"),
+        (replace(ALL_THERE, producer=HERE, admin=HERE), "read from kafka-2"),
+    ],
+)
+def test_what_would_be_lost_is_said_with_what_to_do(clients: ClientClusters, evidence: str) -> None:
+    found = other_clusters({"fine": ALL_THERE, "c": clients})
+    assert found.verdict is Verdict.FAIL
+    assert found.found.startswith("c: ")
+    assert evidence in found.found
+    assert "or stop c until that is done" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "clients",
+    [
+        ALL_THERE,
+        ClientClusters(HERE, HERE, HERE, HERE, has_own_topic=False),  # another name of this cluster
+    ],
+)
+def test_what_a_roll_does_not_harm_passes(clients: ClientClusters) -> None:
+    assert other_clusters({"c": clients}).passed
+
+
+def test_a_cluster_that_is_not_known_pauses_and_a_known_harm_outweighs_it() -> None:
+    unknown = replace(ALL_THERE, producer=HERE, problem="no broker answers", remedy="make it answer")
+    found = other_clusters({"c": unknown})
+    assert (found.verdict, found.found) == (Verdict.INCONCLUSIVE, "c: no broker answers")
+    assert found.remedy.startswith("make it answer")
+    assert other_clusters({"c": unknown, "d": replace(ALL_THERE, admin=HERE)}).verdict is Verdict.FAIL
+
+
+def test_it_is_asked_when_exactly_once_begins_and_not_once_a_worker_runs_in_it(cluster: Any, cluster_in: Any) -> None:
+    assert not begins_exactly_once(cluster.observe(), Mode.PREPARING)
+    preparing = cluster_in(Mode.PREPARING)
+    assert begins_exactly_once(preparing.observe(), Mode.ENABLED)
+    preparing.roll("w2:8083", Mode.ENABLED, at=1_000_000.0)
+    assert not begins_exactly_once(preparing.observe(), Mode.ENABLED)
+    assert other_clusters(None).passed

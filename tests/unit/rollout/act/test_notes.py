@@ -1,4 +1,4 @@
-"""What a roll writes down of a restart as it goes on: when the old process had ended, when the new one was started."""
+"""What a roll writes down as it goes on: the moments of a restart, and the conditions that hold at its gate."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEven
 from tests.unit.rollout.test_another_host import W1, W2, W3, Journal, SupervisedHost, Supervisor, World, roll_of
 
 INTENT, RESTARTED, PASSED = StepStatus.INTENT, StepStatus.RESTARTED, StepStatus.PASSED
+
+
 FAILED, RESTORED = StepStatus.FAILED, StepStatus.RESTORED
 
 
@@ -152,3 +154,38 @@ def test_a_restart_that_is_announced_again_knows_nothing_yet() -> None:
     before = with_moment(with_moment(STEP, Moment.STOPPED, 103.0), Moment.STARTED, 104.0)
     again = announced_again(replace(before, evidence=("a",), conditions_after={"a": 1.0}), 200.0)
     assert again == replace(STEP, at=200.0, restarted_after=200.0)
+
+
+# What a roll writes down while it waits for a worker's gate: the conditions that hold by then
+
+
+def noted(steps: list[Step], worker: str) -> list[Step]:
+    restarted = [step for step in steps if step.worker_id == worker and step.status is StepStatus.RESTARTED]
+    return [step for step in restarted if step.evidence]
+
+
+def test_each_worker_has_its_conditions_in_the_journal_before_its_gate_has_passed(world: World) -> None:
+    roll, journal = roll_of(world, world.plan())
+    assert roll.run() is None
+    for worker in (W1, W2, W3):
+        (at_gate,) = noted(journal.steps, worker)
+        passed = next(step for step in journal.steps if step.worker_id == worker and step.status is StepStatus.PASSED)
+        assert journal.steps.index(at_gate) < journal.steps.index(passed)
+        assert at_gate.conditions_after.keys() == passed.conditions_after.keys()
+        assert len(at_gate.evidence) == len(at_gate.conditions_after)
+        assert at_gate.announced_at_ms == passed.announced_at_ms, "it is another restart"
+
+
+def test_a_note_that_cannot_be_written_holds_up_no_roll(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Journal.record
+
+    def refused(journal: Journal, step: Step) -> int:
+        if step.status is StepStatus.RESTARTED and step.evidence:
+            raise UnreachableError("The journal cannot be written.")
+        return record(journal, step)
+
+    monkeypatch.setattr(Journal, "record", refused)
+    roll, journal = roll_of(world, world.plan())
+    assert roll.run() is None
+    assert noted(journal.steps, W1) == []
+    assert sum(step.status is StepStatus.PASSED for step in journal.steps) == len((W1, W2, W3))
