@@ -17,7 +17,7 @@ from airflow_eos_provider.errors import (
     StopRequestedError,
 )
 from airflow_eos_provider.journal.content import JournalContent
-from airflow_eos_provider.journal.journal import Journal, read_journal, require_free
+from airflow_eos_provider.journal.journal import Journal, require_free
 from airflow_eos_provider.journal.records import (
     RequestKind,
     RolloutRecord,
@@ -108,7 +108,7 @@ class Controller(Planner):
 
     def go_on(self, plan: Plan, gate: GateState, *, hands_over: bool = True) -> RolloutReport | GateState:
         """Go on at a gate that was waited for elsewhere."""
-        content = read_journal(self.observer.session.kafka, self.cluster.group_id)
+        content = self.read_journal()
         self._require_not_aborted(content)
         record = content.rollouts.get(gate.rollout_id)
         if record is not None and record.plan.get("hash") != plan.hash:
@@ -150,7 +150,7 @@ class Controller(Planner):
             record, seen = self._unfinished(plan, content), None
             if record is None:
                 seen = self.observe_stable()
-                record = self._new_record(plan, seen)
+                record = self._new_record(plan, seen, content)
             running = self._begin(journal, record, content, resume=resume, comes_back=gate is not None)
             steps = content.steps.get(record.rollout_id, {})
             was_interrupted = any(event.what == "taken up" for event in content.events.get(record.rollout_id, ()))
@@ -176,7 +176,7 @@ class Controller(Planner):
 
     def _before_the_lease(self, plan: Plan, *, take_over: bool) -> RolloutReport | None:
         """Refuse what must not be rolled, before anything is written; returns the report if nothing is to be done."""
-        content = read_journal(self.observer.session.kafka, self.cluster.group_id)
+        content = self.read_journal()
         self._require_not_aborted(content)
         if not take_over:
             clock = clock_of(self.cluster.kafka, self.cluster.group_id)
@@ -190,7 +190,7 @@ class Controller(Planner):
         if (done := self.still_done(plan, content, observation)) is not None:
             self._report(f"Nothing to do: rollout {done.rollout_id} of plan {plan.short_hash} is done.")
             return RolloutReport.of(plan, done, content.steps.get(done.rollout_id, {}), resumed=True)
-        self.require_unmoved(plan, observation)
+        self.require_unmoved(plan, observation, content)
         if not plan.nothing_to_do:
             return None
         self._report(f"Nothing to do: every worker of {plan.group_id} is in {plan.target} already.")
@@ -216,9 +216,9 @@ class Controller(Planner):
             self._report(f"Resuming rollout {record.rollout_id} of plan {plan.short_hash}: {what}.")
         return record
 
-    def _new_record(self, plan: Plan, observation: Observation) -> RolloutRecord:
+    def _new_record(self, plan: Plan, observation: Observation, content: JournalContent) -> RolloutRecord:
         """A rollout of a plan that still fits what is seen while the lease is held."""
-        self.require_unmoved(plan, observation)
+        self.require_unmoved(plan, observation, content)
         started_at = time.time()
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(started_at))
         return RolloutRecord(

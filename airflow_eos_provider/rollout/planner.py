@@ -57,6 +57,9 @@ class Planner:
     def __exit__(self, *_: object) -> None:
         self.observer.session.close()
 
+    def read_journal(self) -> JournalContent:
+        return read_journal(self.observer.session.kafka, self.cluster.group_id)
+
     def observe(self) -> Observation:
         """A look at the cluster whose parts fit together, as far as that comes within some seconds."""
         return self.observer.observe_settled()
@@ -80,8 +83,7 @@ class Planner:
         own = preflight.own_workers(self.cluster.workers)
         if not own.passed:
             return Preflight(target, (own,))
-        content = read_journal(self.observer.session.kafka, self.cluster.group_id)
-        observation = self.observe_stable()
+        content, observation = self.read_journal(), self.observe_stable()
         result = self._check(observation, target, content)
         report = self._connectors(observation, target) if result.passed else None
         return result if report is None else replace(result, checks=(*result.checks, stops_no_task(report)))
@@ -91,7 +93,7 @@ class Planner:
         Preflight(target or Mode.PREPARING, (preflight.own_workers(self.cluster.workers),)).require()
         observation = self.observe_stable()
         wanted = target or next_target(observation)
-        content = read_journal(self.observer.session.kafka, self.cluster.group_id)
+        content = self.read_journal()
         result = self._check(observation, wanted, content)
         result.require()
         plan = self._plan_from(observation, wanted, content)
@@ -106,7 +108,7 @@ class Planner:
 
         One look serves the plans of all modes, and whatever is asked next: see :meth:`look_of_search`.
         """
-        content = read_journal(self.observer.session.kafka, self.cluster.group_id)
+        content = self.read_journal()
         own = [r for r in content.rollouts.values() if str(r.plan.get("hash", "")).startswith(hash_prefix)]
         newest_first = sorted(own, key=lambda r: r.started_at, reverse=True)
         for record in newest_first:
@@ -137,12 +139,11 @@ class Planner:
 
     def replan(self, target: Mode) -> Plan:
         """A plan from what is seen now, whether it may be applied or not; to compare an older one with."""
-        return self._plan_from(self.look_of_search(), target)
+        return self._plan_from(self.look_of_search(), target, self.read_journal())
 
     def verify(self, target: Mode) -> Preflight:
         """Prove that every running member is in ``target``, and that no roll has left a worker down."""
-        content = read_journal(self.observer.session.kafka, self.cluster.group_id)
-        observation = self.observe_stable()
+        content, observation = self.read_journal(), self.observe_stable()
         result = preflight.verify(observation, target, left_down(content, observation))
         result.require()
         return result
@@ -157,9 +158,8 @@ class Planner:
             return searched
         return self.observe_stable()
 
-    def require_unmoved(self, plan: Plan, observation: Observation) -> None:
+    def require_unmoved(self, plan: Plan, observation: Observation, content: JournalContent) -> None:
         """Go on only if the cluster is as planned, and may still be rolled."""
-        content = read_journal(self.observer.session.kafka, self.cluster.group_id)
         plan.require_unmoved(self._plan_from(observation, plan.target, content))
         self._check(observation, plan.target, content).require()
 
@@ -185,9 +185,8 @@ class Planner:
             return None
         return Report.of(look(self.observer.session, target, Scope(seconds=CONNECTORS_SECONDS, readers=False)))
 
-    def _plan_from(self, observation: Observation, target: Mode, content: JournalContent | None = None) -> Plan:
+    def _plan_from(self, observation: Observation, target: Mode, content: JournalContent) -> Plan:
         digests = {}
-        content = content or read_journal(self.observer.session.kafka, self.cluster.group_id)
         # What a roll has set for the way, and this one may put back.
         temporary = temporary_isolation(content, observation) if target.runs_exactly_once_tasks else {}
         for worker in observation.workers:

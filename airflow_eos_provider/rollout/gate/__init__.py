@@ -1,3 +1,1 @@
 """May the next worker be restarted?"""
-
-from __future__ import annotations

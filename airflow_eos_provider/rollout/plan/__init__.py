@@ -1,3 +1,1 @@
 """What a roll is going to do: the plan under its hash, the edits, the order, the checks before it."""
-
-from __future__ import annotations

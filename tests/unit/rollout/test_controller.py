@@ -62,7 +62,7 @@ def test_a_retry_of_an_aborted_rollout_begins_nothing(
     """The plan may still fit, since nothing was touched: all the same an operator has aborted it."""
     plan = cluster.plan(Mode.PREPARING)
     record = RolloutRecord("r1", plan.to_dict(), {}, RolloutState.ABORTED, 1.0, note="ann asked for abort: wrong one")
-    monkeypatch.setattr(module, "read_journal", lambda *_: JournalContent(rollouts={"r1": record}))
+    monkeypatch.setattr(planner, "read_journal", lambda *_: JournalContent(rollouts={"r1": record}))
     with pytest.raises(StopRequestedError, match="ann asked for abort: wrong one"):
         Controller(described, checkpoint=Remembered("r1")).apply(plan)
 
@@ -83,7 +83,7 @@ def test_a_task_that_was_taken_over_while_it_was_deferred_touches_nothing(
     plan = cluster.plan(Mode.PREPARING)
     record = RolloutRecord("r1", plan.to_dict(), {}, RolloutState.RUNNING, 1.0)
     lease = Lease(owner, "r1", "bob", "w1: intent", time.time() + 60.0)
-    monkeypatch.setattr(module, "read_journal", lambda *_: JournalContent(lease, {"r1": record}))
+    monkeypatch.setattr(planner, "read_journal", lambda *_: JournalContent(lease, {"r1": record}))
     with pytest.raises(FencedError, match="while this task was deferred"):
         Controller(described, task=TASK).go_on(plan, waited())
 
@@ -93,7 +93,7 @@ def test_a_deferred_task_whose_plan_was_changed_meanwhile_touches_nothing(
 ) -> None:
     record = RolloutRecord("r1", cluster.plan(Mode.PREPARING).to_dict(), {}, RolloutState.RUNNING, 1.0)
     lease = Lease(Owner.deferred_task(TASK), "r1", "ann", "waiting", time.time() + 60.0)
-    monkeypatch.setattr(module, "read_journal", lambda *_: JournalContent(lease, {"r1": record}))
+    monkeypatch.setattr(planner, "read_journal", lambda *_: JournalContent(lease, {"r1": record}))
     with pytest.raises(PlanMovedError, match="Rollout r1 carries out plan"):
         Controller(described, task=TASK).go_on(cluster.plan(Mode.ENABLED), waited())
 
@@ -189,8 +189,7 @@ class OpenJournal:
 
 @pytest.fixture
 def looks(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Looks:
-    for room in (module, planner):
-        monkeypatch.setattr(room, "read_journal", lambda *_: JournalContent())
+    monkeypatch.setattr(planner, "read_journal", lambda *_: JournalContent())
     monkeypatch.setattr(module, "Journal", OpenJournal)
     monkeypatch.setattr(planner, "added_rights", lambda *_: None)  # nobody listens at the brokers' port
     return Looks(cluster)
@@ -269,8 +268,7 @@ def test_a_plan_that_is_done_is_found_and_reported_on_one_look(
     controller = looking(described, looks)
     plan = controller.replan(Mode.PREPARING)
     record = RolloutRecord("r1", plan.to_dict(), {}, RolloutState.DONE, 1.0)
-    for room in (module, planner):
-        monkeypatch.setattr(room, "read_journal", lambda *_: JournalContent(rollouts={"r1": record}))
+    monkeypatch.setattr(planner, "read_journal", lambda *_: JournalContent(rollouts={"r1": record}))
     for worker_id in cluster.workers:
         cluster.roll(worker_id, Mode.PREPARING, at=time.time())
     looks.count = 0
