@@ -48,7 +48,7 @@ from airflow_eos_provider.output import Output, OutputOption, is_for_scripts, pr
 from airflow_eos_provider.plan_hash import PLANS_FOLDER
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.history import unfinished_rollout
-from airflow_eos_provider.rollout.outcome import RolloutReport
+from airflow_eos_provider.rollout.outcome import RolloutReport, WorkerOutcome
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from airflow_eos_provider.stored import to_json
@@ -84,6 +84,9 @@ StopGraceOption = Annotated[
     float, typer.Option("--stop-grace", metavar="SECONDS", help="Kill a worker that has not stopped after this time.")
 ]
 DEFAULTS = RolloutSettings()
+
+#: The columns of :func:`figures`.
+FIGURES = ("restart and gate", "task downtime", "predicted", "led")
 
 
 def plan(
@@ -338,15 +341,14 @@ def _show_report(report: RolloutReport) -> None:
     if not report.workers:
         return
     shown = table(f"{report.from_modes} -> {report.to_mode}")
-    for column in ("worker", "mode", "led", "restart and gate", "task downtime", "predicted"):
+    for column in ("worker", "mode", *FIGURES):
         shown.add_column(column, no_wrap=column == "worker", overflow="fold")
     for worker in report.workers:
-        shown.add_row(
-            worker.worker,
-            worker.mode,
-            "yes" if worker.led else "no",
-            f"{worker.seconds:.1f} s",
-            f"{worker.task_downtime_seconds:.1f} s",
-            f"{worker.predicted_seconds:.1f} s",
-        )
+        shown.add_row(worker.worker, worker.mode, *figures(worker))
     console.print(shown)
+
+
+def figures(worker: WorkerOutcome) -> list[str]:
+    """How long a worker took, and whether it led the group, as cells of a table."""
+    seconds = (worker.seconds, worker.task_downtime_seconds, worker.predicted_seconds)
+    return [*(f"{each:.1f} s" for each in seconds), "yes" if worker.led else "no"]

@@ -27,12 +27,14 @@ from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.rollout.plan_apply import (
     DEFAULTS,
+    FIGURES,
     Chosen,
     DowntimeOption,
     GateTimeoutOption,
     LeaseOption,
     StopGraceOption,
     apply_command,
+    figures,
     find_planned,
     planned,
     roll,
@@ -359,14 +361,15 @@ def _show(rollout: Rollout) -> None:
     if rollout.request:
         console.print(f"not answered yet: {rollout.request}", soft_wrap=True)
     shown = table()
-    for column in ("worker", "status", "at", "restart and gate", "task downtime", "predicted", "led"):
+    for column in ("worker", "status", "at", *FIGURES):
         shown.add_column(column, overflow="fold", no_wrap=column == "worker")
     for change in rollout.plan.workers:
         step = rollout.steps.get(change.worker_id)
         if step is None:
             shown.add_row(change.worker_id, "not touched", *[""] * 5)
             continue
-        shown.add_row(*_row(step, WorkerOutcome.of(step, rollout.plan)))
+        cells = figures(WorkerOutcome.of(step, rollout.plan))
+        shown.add_row(change.worker_id, str(step.status), _moment(step.at), *cells)
     console.print(shown)
     for step in rollout.steps.values():
         if restart := _restart(step):
@@ -387,18 +390,6 @@ def _restart(step: Step) -> str:
         return ""
     words = [f"{what} {'at an unknown time' if at is None else _moment(at)}" for what, at in moments.items()]
     return f"restart announced {_moment(step.announced_at)}, {', '.join(words)}"
-
-
-def _row(step: Step, outcome: WorkerOutcome) -> list[str]:
-    return [
-        step.worker_id,
-        str(step.status),
-        _moment(step.at),
-        f"{outcome.seconds:.1f} s",
-        f"{outcome.task_downtime_seconds:.1f} s",
-        f"{outcome.predicted_seconds:.1f} s",
-        "yes" if outcome.led else "no",
-    ]
 
 
 def _moment(at: float) -> str:
