@@ -138,13 +138,11 @@ def approvable(document: Mapping[str, Any]) -> Approvable:
 
 
 def of_roll(plan: Plan) -> Approvable:
-    from airflow_eos_provider.rollout.plan.summary import summary
-
     return Approvable(
         hash=plan.hash,
         short_hash=plan.short_hash,
         question=f"Roll Kafka Connect group {one_line(plan.group_id)} to {plan.target}? (plan {plan.short_hash})",
-        summary=tuple(summary(plan)),
+        summary=tuple(plan.summary()),
         in_the_log="Each worker with its task downtime, the lines of each file, and what starts the workers are in "
         "this task's log (tab Logs).",
         whole=plan.markdown(),

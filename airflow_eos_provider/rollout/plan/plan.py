@@ -20,7 +20,7 @@ from airflow_eos_provider.plan_hash import HashedPlan, hash_of
 from airflow_eos_provider.preflight.report import Report
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
-from airflow_eos_provider.rollout.plan.order import TaskDowntime, foreseen, predict
+from airflow_eos_provider.rollout.plan.order import TaskDowntime, about, foreseen, predict
 from airflow_eos_provider.rollout.plan.worker_edits import (
     ISOLATION_PROPERTY,
     Former,
@@ -31,6 +31,9 @@ from airflow_eos_provider.stored import from_json, to_json
 
 #: So many findings about connectors are in a plan; 'eos preflight' shows all.
 SHOWN_FINDINGS = 10
+
+#: So many changed lines are in a summary. A roll changes two properties; more come only from files that differ.
+CHANGED_LINES = 6
 
 #: After these the edit is as planned, or as it was before.
 _RESULTS = (StepStatus.RESTARTED, StepStatus.PASSED, StepStatus.RESTORED)
@@ -55,6 +58,9 @@ class ChangeKind(StrEnum):
             ChangeKind.START: "change the file if it is not changed yet, and start",
             ChangeKind.NONE: "nothing: already there",
         }[self]
+
+
+_STARTING = (ChangeKind.ROLL, ChangeKind.START)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +268,7 @@ class Plan(HashedPlan):
         """The plan as a person reads it before saying yes, as Markdown; names and values are data in it."""
         predictions = {prediction.worker_id: prediction for prediction in self.task_downtime}
         lines = [
-            f"**Roll group {code_span(self.group_id)} from {code_span(self.current)} to {self.target}** "
-            f"(plan `{self.short_hash}`)",
+            f"{self._heading()} (plan `{self.short_hash}`)",
             "",
             "| worker | runs | tasks | what happens | its tasks are unassigned |",
             "|---|---|---|---|---|",
@@ -301,10 +306,42 @@ class Plan(HashedPlan):
         lines.append("One worker at a time, the current leader first: its tasks wait for no rebalance delay.")
         return "\n".join(lines)
 
+    def summary(self) -> list[str]:
+        """The plan as a few lines of Markdown, however many workers it has, for its approval.
+
+        Airflow shows the buttons below the text of a question, so a text that grows with the workers pushes them off
+        screen. :meth:`markdown` has all of the plan.
+        """
+        concerned = sum(change.kind is not ChangeKind.NONE for change in self.workers)
+        sentences = [f"{concerned} of {len(self.workers)} workers, one at a time.", self._downtime()]
+        if self.is_downgrade and any(change.mode == Mode.ENABLED for change in self.workers):
+            sentences.append("**Exactly-once ends** with the first worker that leaves `enabled`.")
+        if any(edit.is_shared and edit.before != edit.after for edit in self.edits):
+            sentences.append("One configuration serves several workers: it is written for all of them with the first.")
+        if programs := {change.start[0] for change in self.workers if change.kind in _STARTING and change.start}:
+            named = ", ".join(code_span(program) for program in sorted(programs)[:2])
+            sentences.append(f"The workers are started by {named}.")
+        if self.connectors.lines:
+            sentences.append(f"{one_line(self.connectors.summary)} They are in the log.")
+        changed = list(dict.fromkeys(line for line in self.diff() if not line.startswith("--- ")))
+        if len(changed) > CHANGED_LINES:
+            changed = [*changed[:CHANGED_LINES], f"  and {len(changed) - CHANGED_LINES} more"]
+        return [f"{self._heading()}: {' '.join(filter(None, sentences))}", "", "```diff", *changed, "```"]
+
+    def _heading(self) -> str:
+        return f"**Roll group {code_span(self.group_id)} from {code_span(self.current)} to {self.target}**"
+
+    def _downtime(self) -> str:
+        moved = {change.worker_id for change in self.workers if change.kind is not ChangeKind.NONE}
+        expected = [prediction for prediction in self.task_downtime if prediction.worker_id in moved]
+        if not expected:
+            return ""
+        best, worst = max(p.best_seconds for p in expected), max(p.worst_seconds for p in expected)
+        return f"While one restarts, its tasks are unassigned for {about(best, worst)}."
+
     def executed(self) -> list[str]:
         """What is executed to start each worker that is started, one line each, without secrets."""
-        started = [change for change in self.workers if change.kind in (ChangeKind.ROLL, ChangeKind.START)]
-        return [f"{change.worker_id}: {change.executes}" for change in started]
+        return [f"{change.worker_id}: {change.executes}" for change in self.workers if change.kind in _STARTING]
 
     def diff(self) -> list[str]:
         """The changed lines of each edit, and nothing else of it."""
