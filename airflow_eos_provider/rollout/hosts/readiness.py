@@ -24,7 +24,8 @@ from airflow_eos_provider.rollout.hosts.host import HostFacts, Obstacle
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError, in_words
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
-from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit
+from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
+from airflow_eos_provider.rollout.hosts.service.unit import Unit
 from airflow_eos_provider.rollout.hosts.sudoers import ROOT, Grant, grants_of, kind_of, needs_sudo
 
 #: A clock that differs by more is worth a word, seconds. Nothing depends on it.
@@ -283,7 +284,7 @@ def check_worker(worker: WorkerDescription) -> Readiness:
     if needs_sudo(worker):
         checks.append(_sudo(worker, machine))
     if isinstance(worker.service, SystemdUnit):
-        checks.append(_unit(worker.service.unit, machine))
+        checks.append(of_unit(SystemdService(machine, worker).look().unit, worker.service.unit))
     return Readiness(worker.worker_id, machine.name, kind_of(worker), tuple(checks))
 
 
@@ -327,13 +328,6 @@ def of_sudo(
         return passed("sudo", f"{counted(len(commands), 'command')} allowed" if commands else "none is needed")
     remedy = "'eos hosts sudoers' prints the file; missing there:\n" + "\n".join(lines(lacking))
     return failed("sudo", f"{len(lacking)} of {counted(len(commands), 'command')} not allowed: {lacking[0]} …", remedy)
-
-
-def _unit(unit: str, machine: Machine) -> Check:
-    answer = machine.run(["systemctl", "show", "--no-pager", f"--property={','.join(PROPERTIES)}", "--", unit])
-    if not answer.ok:
-        return inconclusive("unit", f"systemctl show {unit} does not answer: {answer.problem}", "try it there")
-    return of_unit(Unit.parse(answer.out.decode("utf-8", "replace")), unit)
 
 
 def of_unit(unit: Unit, asked: str) -> Check:

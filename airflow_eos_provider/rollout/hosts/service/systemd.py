@@ -161,8 +161,7 @@ _PERMISSION_WORDS = ("authentication required", "access denied", "permission den
 class UnitFacts(ServiceFacts):
     """The facts of a worker that is a systemd unit."""
 
-    #: the unit as systemd shows it; None if systemd could not be asked.
-    unit: Unit | None = field(default=None, repr=False)
+    unit: Unit = field(default=Unit({}), repr=False)  #: as systemd shows it; empty if it could not be asked
     booted_at: float = 0.0  #: when its machine's uptime began, seconds since the epoch, by this machine's clock
 
     def at_uptime(self, seconds: float) -> float:
@@ -235,7 +234,7 @@ class SystemdService(Service):
 
     def launch(self, facts: ServiceFacts | None = None) -> Launch:
         """The restart, and what the unit executes with which variables, as far as its machine has told."""
-        if not isinstance(facts, UnitFacts) or facts.unit is None:
+        if not isinstance(facts, UnitFacts) or not facts.unit.is_loaded:
             restart = ("systemctl", "restart", self.unit)
             return Launch(restart, digest=digest_of(self.worker.worker_id, json.dumps(restart)))
         unit = facts.unit
@@ -256,7 +255,7 @@ class SystemdService(Service):
         """
         if self._startup is not None and self._startup[0] == facts.token:
             return self._startup[1]
-        if not isinstance(facts, UnitFacts) or facts.unit is None or facts.process is None:
+        if not isinstance(facts, UnitFacts) or facts.process is None:
             return StartupLog(None, facts.state or facts.problem or "its unit does not run")
         found = self._read_journal(facts.unit)
         age = time.time() - (facts.process.started_at + facts.clock_offset)
@@ -459,16 +458,17 @@ class UnitRestart:
     def run(self) -> None:
         """Restart it, unless this very act was done already."""
         request = self._request
-        facts, unit = self._startable(self._service.look())
-        before = unit
-        if unit.job:
+        facts = self._startable(self._service.look())
+        before = facts.unit
+        if before.job:
             self._say("an earlier restart is still running; waiting for its end")
-            facts, unit = self._startable(self._wait_for_job(facts, unit)[0])
+            facts = self._startable(self._wait_for_job(facts))
         if facts.has_done(request):
-            self._tell_end(before, facts, unit)
+            self._tell_end(before, facts)
             self._request.on_event(facts.restarted_already)
-            self._watch(unit, unit.restarts)
+            self._watch(facts.unit, facts.unit.restarts)
             return
+        unit = facts.unit
         self._say_stop_limit(unit)
         request.permit("stop" if facts.process else "start")
         self._told = unit
@@ -476,9 +476,9 @@ class UnitRestart:
             self._run_checked(self._service.reset_words(), "systemd could not reset its failure")
         self._watch(*self._restart(unit))
 
-    def _startable(self, facts: UnitFacts) -> tuple[UnitFacts, Unit]:
+    def _startable(self, facts: UnitFacts) -> UnitFacts:
         """The facts of a unit that can be restarted."""
-        if facts.unit is None:
+        if not facts.unit.is_loaded:
             raise ConfigurationError(
                 f"{self._service.worker.worker_id} cannot be restarted: {facts.problem}.",
                 remedy="Correct 'service' or 'machine' in the cluster description.",
@@ -488,7 +488,7 @@ class UnitRestart:
             raise NotRestartedError(
                 f"{self._service.worker.worker_id} is not restarted: {obstacle.what}.", remedy=f"{obstacle.remedy}."
             )
-        return facts, facts.unit
+        return facts
 
     def _restart(self, unit: Unit) -> tuple[Unit, int]:
         """Give systemd the job once, whatever the connection does, and wait for its end.
@@ -503,11 +503,12 @@ class UnitRestart:
             if answer is not None and answer.exit_code not in (0, _MOVED, _BUSY):
                 raise self._refusal(answer)
             may_have_given = may_have_given or answer is None
-            facts, unit = self._look_again()
+            facts = self._look_again()
             if answer is not None and answer.ok:
-                return self._wait_for_job(facts, unit, replaces=before.invocation)[1], before.restarts
-            if unit.job:
-                facts, unit = self._wait_for_job(facts, unit)
+                return self._wait_for_job(facts, replaces=before.invocation).unit, before.restarts
+            if facts.unit.job:
+                facts = self._wait_for_job(facts)
+            unit = facts.unit
             if unit.invocation != before.invocation and (may_have_given or facts.has_done(self._request)):
                 return unit, unit.restarts
             # The command was lost before it ran, or the unit was in another invocation when it came: once more.
@@ -527,7 +528,7 @@ class UnitRestart:
             self._say(f"the connection to {self._service.where} was lost; checking the restart there")
             return None
 
-    def _look_again(self, give_up_at: float | None = None) -> tuple[UnitFacts, Unit]:
+    def _look_again(self, give_up_at: float | None = None) -> UnitFacts:
         """A look after the act may have begun. No answer yet says nothing of the worker: the connection may have to be
         mended, systemd may just execute itself anew, and a machine that boots refuses logins until it is up.
         """
@@ -536,9 +537,9 @@ class UnitRestart:
             lost: EosError
             try:
                 facts = self._service.look()
-                if facts.unit is not None:
-                    self._tell(facts, facts.unit)
-                    return facts, facts.unit
+                if facts.unit.is_loaded:
+                    self._tell(facts)
+                    return facts
                 lost = MachineLostError(f"{facts.problem}.", may_have_run=True)
             except EosError as error:
                 lost = error
@@ -548,21 +549,21 @@ class UnitRestart:
                 raise MachineLostError(lost.found, remedy=lost.remedy, may_have_run=True) from lost
             time.sleep(_LOOK_SECONDS)
 
-    def _wait_for_job(self, facts: UnitFacts, unit: Unit, *, replaces: str | None = None) -> tuple[UnitFacts, Unit]:
+    def _wait_for_job(self, facts: UnitFacts, *, replaces: str | None = None) -> UnitFacts:
         """Wait until systemd has finished the job."""
-        seconds = _bounded(unit.stop_seconds) * _KILLS + _bounded(unit.start_seconds)
+        seconds = _bounded(facts.unit.stop_seconds) * _KILLS + _bounded(facts.unit.start_seconds)
         deadline = time.monotonic() + seconds + SLACK_SECONDS
-        while unit.job or not (replaces is None or _is_replaced(unit, replaces)):
+        while facts.unit.job or not (replaces is None or _is_replaced(facts.unit, replaces)):
             if time.monotonic() >= deadline:
                 raise RestartPendingError(
                     f"The restart of {self._service.worker.worker_id} is not over after {seconds:.0f} s; systemd "
-                    f"continues it without this process. Unit {self._service.unit} is {unit.state}.",
+                    f"continues it without this process. Unit {self._service.unit} is {facts.unit.state}.",
                     remedy=f"Check what it waits for on {self._service.where}: systemctl status {self._service.unit}; "
                     "systemctl list-jobs.",
                 )
             time.sleep(_LOOK_SECONDS)
-            facts, unit = self._look_again(deadline)
-        return facts, unit
+            facts = self._look_again(deadline)
+        return facts
 
     def _watch(self, unit: Unit, restarts: int) -> None:
         """Wait until the worker listens, or its first seconds are over; what comes later is the gate's."""
@@ -574,7 +575,7 @@ class UnitRestart:
             if accepts_connections(url, seconds=_CONNECT_SECONDS) or time.monotonic() >= deadline:
                 return
             time.sleep(_LOOK_SECONDS)
-            _, unit = self._look_again(deadline + SLACK_SECONDS)
+            unit = self._look_again(deadline + SLACK_SECONDS).unit
 
     def _ended(self, unit: Unit, invocation: str) -> WorkerStartError:
         service, state = self._service, unit.state
@@ -592,9 +593,9 @@ class UnitRestart:
         try:
             while not (text := self._service.last_lines(invocations)).strip() and time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)
-                unit = self._service.look().unit
-                if unit is not None and unit.invocation not in ("", *invocations):
-                    invocations.append(unit.invocation)
+                latest = self._service.look().unit.invocation
+                if latest not in ("", *invocations):
+                    invocations.append(latest)
         except EosError as error:
             return f"(the log cannot be read: {error.found})"
         return shown_lines(text, secrets=secrets_of(dict(self._service.worker.env)))
@@ -622,22 +623,24 @@ class UnitRestart:
     def _say(self, words: str) -> None:
         self._request.on_event(RestartEvent(words))
 
-    def _tell(self, facts: UnitFacts, unit: Unit) -> None:
+    def _tell(self, facts: UnitFacts) -> None:
         """Report the moments of this act that are known by now, each once."""
         if self._told is None:
             return
-        before, self._told = self._told, unit
-        self._tell_end(before, facts, unit)
+        before, unit = self._told, facts.unit
+        self._told = unit
+        self._tell_end(before, facts)
         started = unit.main_started_at_boottime
         if started not in (None, before.main_started_at_boottime):
             words = f"started as pid {unit.main_pid}" if unit.main_pid else "started"
             self._request.on_event(RestartEvent(words, Moment.STARTED, facts.at_uptime(started)))
 
-    def _tell_end(self, before: Unit, facts: UnitFacts, unit: Unit) -> None:
+    def _tell_end(self, before: Unit, facts: UnitFacts) -> None:
         """Report when the unit has ended, if it has since it was seen before."""
-        ended = unit.ended_at_boottime
+        ended = facts.unit.ended_at_boottime
         if ended not in (None, before.ended_at_boottime):
-            self._request.on_event(RestartEvent(f"unit {unit.name} has ended", Moment.STOPPED, facts.at_uptime(ended)))
+            words = f"unit {facts.unit.name} has ended"
+            self._request.on_event(RestartEvent(words, Moment.STOPPED, facts.at_uptime(ended)))
 
     def _say_stop_limit(self, unit: Unit) -> None:
         """Which limit the stop has, where it is not the one that the roll was given."""

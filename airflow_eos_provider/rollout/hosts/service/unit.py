@@ -11,10 +11,13 @@ import binascii
 import re
 import shlex
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from string import Template
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 #: What is asked for.
 PROPERTIES = (
@@ -104,6 +107,33 @@ class UnitFile:
     changed_at: float | None = None
 
 
+def seconds_of(span: str) -> float | None:
+    """``1min 30s`` in seconds; None for ``infinity``. A unit that does not say has systemd's default."""
+    if span == "infinity":
+        return None
+    found = _SPANS.findall(span)
+    return sum(float(number) * _SECONDS[unit] for number, unit in found) if found else _DEFAULT_TIMEOUT
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def _seconds_since_boot(microseconds: str) -> float | None:
+    return _number(microseconds) / 1e6 or None
+
+
+class _Shown(Generic[T]):
+    """One property of a unit, as ``systemctl show`` names it; one that is missing counts as empty."""
+
+    def __init__(self, name: str, read: Callable[[str], T]) -> None:
+        self._name = name
+        self._read = read
+
+    def __get__(self, unit: Unit, owner: type[Unit]) -> T:
+        return self._read(unit.properties.get(self._name, "").strip())
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """One unit at one moment."""
@@ -131,44 +161,34 @@ class Unit:
                 properties[name] = value
         return cls(properties, tuple(variables_files), files)
 
+    name = _Shown("Id", str)  #: its own, where it is asked for by an alias
+    load_state = _Shown("LoadState", str)
+    load_error = _Shown("LoadError", lambda error: error.partition(" ")[2].strip('" '))  #: why it is not loaded
+    needs_reload = _Shown("NeedDaemonReload", lambda answer: answer == "yes")
+    invocation = _Shown("InvocationID", str)  #: names its last start, random; empty if it was never, or is forgotten
+    active_state = _Shown("ActiveState", str)
+    result = _Shown("Result", str)  #: how it has ended: ``success``, ``exit-code`` and others
+    job = _Shown("Job", lambda job: "" if job == "0" else job)  #: of systemd's, under way for it: ``861``; or empty
+    main_pid = _Shown("MainPID", _number)
+    #: How often systemd itself has started it again since its last start by a command, or ``reset-failed``.
+    restarts = _Shown("NRestarts", _number)
+    working_directory = _Shown("WorkingDirectory", lambda folder: folder.lstrip("!"))
+    #: How long it may take to stop before systemd kills it, and until it counts as started; None for ever.
+    stop_seconds = _Shown("TimeoutStopUSec", seconds_of)
+    start_seconds = _Shown("TimeoutStartUSec", seconds_of)
+    #: When its last start began, before any command of it, and when its main process was started, seconds since boot.
+    start_began_at_boottime = _Shown("InactiveExitTimestampMonotonic", _seconds_since_boot)
+    main_started_at_boottime = _Shown("ExecMainStartTimestampMonotonic", _seconds_since_boot)
+    #: When all of it had ended the last time. A restart keeps that, while it clears when the main process has ended
+    #: (``ExecMainExitTimestamp``).
+    ended_at_boottime = _Shown("InactiveEnterTimestampMonotonic", _seconds_since_boot)
+
     def _get(self, name: str) -> str:
         return self.properties.get(name, "").strip()
 
     @property
-    def name(self) -> str:
-        """Its own name, where it is asked for by an alias."""
-        return self._get("Id")
-
-    @property
     def is_loaded(self) -> bool:
         return self._get("LoadState") == "loaded"
-
-    @property
-    def load_state(self) -> str:
-        return self._get("LoadState")
-
-    @property
-    def load_error(self) -> str:
-        """Why it is not loaded, in systemd's words."""
-        return self._get("LoadError").partition(" ")[2].strip('" ')
-
-    @property
-    def invocation(self) -> str:
-        """Names its last start, random; empty for a unit that was never started or is forgotten since."""
-        return self._get("InvocationID")
-
-    @property
-    def main_pid(self) -> int:
-        return _number(self._get("MainPID"))
-
-    @property
-    def restarts(self) -> int:
-        """How often systemd itself has started it again since its last start by a command, or ``reset-failed``."""
-        return _number(self._get("NRestarts"))
-
-    @property
-    def active_state(self) -> str:
-        return self._get("ActiveState")
 
     @property
     def is_between_starts(self) -> bool:
@@ -178,11 +198,6 @@ class Unit:
     @property
     def is_stopped(self) -> bool:
         return self.active_state in ("inactive", "failed") or self.is_between_starts
-
-    @property
-    def result(self) -> str:
-        """How it has ended: ``success``, ``exit-code`` and others."""
-        return self._get("Result")
 
     @property
     def has_hit_start_limit(self) -> bool:
@@ -200,22 +215,12 @@ class Unit:
         return (failed_at - ended_at) / 1e6 >= 0.9 * self.restart_pause_seconds
 
     @property
-    def job(self) -> str:
-        """A job of systemd's that is under way for it: ``861``; empty if none is."""
-        job = self._get("Job")
-        return "" if job in ("", "0") else job
-
-    @property
     def state(self) -> str:
         """In words, how it stands: ``failed (exit-code)``."""
         detail = self.result if self.active_state == "failed" else self._get("SubState")
         if self.has_hit_start_limit:
             detail = f"start limit after {self.restarts} restarts" if self.restarts else "start limit"
         return f"{self.active_state} ({detail})" if detail else self.active_state
-
-    @property
-    def needs_reload(self) -> bool:
-        return self._get("NeedDaemonReload") == "yes"
 
     @property
     def refuses_restart(self) -> bool:
@@ -233,37 +238,6 @@ class Unit:
         return tuple(Template(argv).safe_substitute(values) for _, argv in _commands_in(self._get("ExecStartPre")))
 
     @property
-    def start_began_at_boottime(self) -> float | None:
-        """When its last start began, before any command of it, seconds since the boot; None if that is not known."""
-        microseconds = _number(self._get("InactiveExitTimestampMonotonic"))
-        return microseconds / 1e6 if microseconds else None
-
-    @property
-    def main_started_at_boottime(self) -> float | None:
-        """When its main process was started, seconds since the boot; None if that is not known."""
-        microseconds = _number(self._get("ExecMainStartTimestampMonotonic"))
-        return microseconds / 1e6 if microseconds else None
-
-    @property
-    def ended_at_boottime(self) -> float | None:
-        """When all of it had ended the last time, seconds since the boot; None if it never has, or is forgotten since.
-
-        A restart keeps that, while it clears when the main process has ended (``ExecMainExitTimestamp``).
-        """
-        microseconds = _number(self._get("InactiveEnterTimestampMonotonic"))
-        return microseconds / 1e6 if microseconds else None
-
-    @property
-    def stop_seconds(self) -> float | None:
-        """How long it may take to stop before systemd kills it; None for ever."""
-        return seconds_of(self._get("TimeoutStopUSec"))
-
-    @property
-    def start_seconds(self) -> float | None:
-        """How long it may take until it counts as started; None for ever."""
-        return seconds_of(self._get("TimeoutStartUSec"))
-
-    @property
     def restart_pause_seconds(self) -> float:
         """The pause before systemd itself starts it again."""
         return seconds_of(self._get("RestartUSec") or "100ms") or 0.0
@@ -274,10 +248,6 @@ class Unit:
         commands = [_commands_in(self._get(name)) for name in ("ExecStartPre", "ExecStart")]
         names = ("Id", "Type", "User", "Group", "WorkingDirectory", "Restart", "FragmentPath", "DropInPaths")
         return (*(f"{path} {argv}" for each in commands for path, argv in each), *(self._get(name) for name in names))
-
-    @property
-    def working_directory(self) -> str:
-        return self._get("WorkingDirectory").lstrip("!")
 
     @property
     def unit_files(self) -> tuple[str, ...]:
@@ -375,14 +345,6 @@ def environment_file(text: str) -> Iterator[tuple[str, str]]:
         yield name.strip(), _unquoted(value.strip())
 
 
-def seconds_of(span: str) -> float | None:
-    """``1min 30s`` in seconds; None for ``infinity``. A unit that does not say has systemd's default."""
-    if span == "infinity":
-        return None
-    found = _SPANS.findall(span)
-    return sum(float(number) * _SECONDS[unit] for number, unit in found) if found else _DEFAULT_TIMEOUT
-
-
 def _commands_in(text: str) -> list[tuple[str, str]]:
     """Path and words of each command, a line at a time and from left to right."""
     found = []
@@ -403,7 +365,3 @@ def _unquoted(value: str) -> str:
     except ValueError:
         words = []
     return words[0] if words else value
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
