@@ -1,28 +1,28 @@
 """A connection to one machine: opened when needed, kept, replaced when lost, closed when idle.
 
-Everything here runs in the event loop of :class:`~airflow_eos_provider.rollout.hosts.machine.ssh.loop.LoopThread`, so
-nothing needs a lock.
+Everything here runs in one event loop, in a thread of its own (``ssh_machine.py``), so nothing needs a lock.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import asyncssh
 
 from airflow_eos_provider.connect.cluster.placement import MachineDescription
-from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
-from airflow_eos_provider.rollout.hosts.machine.ssh.command import REMOTE_COMMAND
-from airflow_eos_provider.rollout.hosts.machine.ssh.errors import connect_error, host_key_error
-from airflow_eos_provider.rollout.hosts.machine.ssh.loop import in_thread
 from airflow_eos_provider.rollout.hosts.machine.ssh.options import Hop, route
-from airflow_eos_provider.rollout.hosts.machine.ssh.session import CommandSession, lost
+from airflow_eos_provider.rollout.hosts.machine.ssh.session import REMOTE_COMMAND, CommandSession, lost, on_stdin
+
+T = TypeVar("T")
 
 #: Commands at once on one connection; sshd allows ten (``MaxSessions``), other users of that login may want two.
 MOST_COMMANDS = 8
@@ -80,17 +80,17 @@ class Connection:
     def name(self) -> str:
         return self._description.ssh
 
-    async def run(self, program: str, stdin: bytes, seconds: float, *, detached: bool) -> Answer:
+    async def run(self, words: Sequence[str], stdin: bytes, seconds: float, *, detached: bool) -> Answer:
         """Run one command."""
         async with self._taken():
-            channel, session = await self._begun(program, detached=detached)
+            channel, session = await self._begun(words[0], detached=detached)
             self._channels += 1
             try:
-                channel.write(stdin)
+                channel.write(on_stdin(words, stdin, None if detached else seconds))
                 channel.write_eof()
                 return await asyncio.wait_for(session.answer(), seconds)
             except TimeoutError:
-                raise lost(self.name, f"{program} did not end within {seconds:g} s", may_have_run=True) from None
+                raise lost(self.name, f"{words[0]} did not end within {seconds:g} s", may_have_run=True) from None
             except OSError as error:
                 raise lost(self.name, str(error), may_have_run=True) from None
             finally:
@@ -287,3 +287,85 @@ async def _connected_to(
         except (OSError, ValueError, EosError, asyncssh.Error, asyncssh.KeyImportError) as error:
             raise connect_error(hop, error, seconds) from None
     raise AssertionError("the second attempt returns or raises")
+
+
+async def in_thread(act: Callable[[], T]) -> T:
+    """Do what blocks in a thread that does not hold up the end of this process."""
+    outcome: Future[T] = Future()
+
+    def do() -> None:
+        outcome.set_running_or_notify_cancel()  # from here on, whoever waits no longer does not cancel it
+        try:
+            outcome.set_result(act())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=do, name="eos-ssh-options", daemon=True).start()
+    return await asyncio.wrap_future(outcome)
+
+
+class HostKeyError(ConfigurationError):
+    """A host key is not the known one, or none is known."""
+
+
+def host_key_error(hop: Hop, presented: asyncssh.SSHKey | None, reason: str) -> HostKeyError:
+    """A host key that is not taken."""
+    if presented is None:
+        return HostKeyError(
+            f"The host key of {hop} is not accepted: {reason}.",
+            expected=f"a known key of {hop.key_name}; searched: {hop.known_hosts.where}",
+            remedy="Ask who runs that machine.",
+        )
+    shown = f"{presented.get_algorithm()} {presented.get_fingerprint()}"
+    port = None if hop.port == asyncssh.DEFAULT_PORT else hop.port
+    keys, authorities, _ = hop.known_hosts.look(hop.key_name, "", port)
+    scan = f"ssh-keyscan -p {hop.port} {hop.host}"
+    if keys or authorities:
+        known = ", ".join(f"{key.get_algorithm()} {key.get_fingerprint()}" for key in (*keys, *authorities))
+        renew = (
+            "write its new key into the description that pins the old one (host_key in an Airflow connection)."
+            if hop.known_hosts.pinned is not None
+            else f"remove the old entry (ssh-keygen -R) and add what '{scan}' prints."
+        )
+        return HostKeyError(
+            f"{hop} shows another host key than the known one: {shown}. It may be another machine. "
+            "Nothing was sent to it.",
+            expected=f"{known}, from {hop.known_hosts.where}",
+            remedy=f"Compare fingerprints on the machine itself (ssh-keygen -lf). If it was reinstalled, {renew}",
+        )
+    entry = hop.key_name if port is None else f"[{hop.key_name}]:{port}"
+    return HostKeyError(
+        f"The host key of {hop} is unknown: {shown}.",
+        expected=f"an entry for {entry} in {hop.known_hosts.where}",
+        remedy=f"Compare the fingerprint on the machine itself (ssh-keygen -lf), then add what '{scan}' prints.",
+    )
+
+
+def connect_error(hop: Hop, error: BaseException, seconds: float) -> EosError:
+    """Why a connection was not made."""
+    if isinstance(error, EosError):
+        return error
+    if isinstance(error, asyncssh.PermissionDenied):
+        return ConfigurationError(
+            f"{hop} does not let {hop.user} log in. Tried: {hop.logins}.",
+            remedy=f"Log in with 'ssh {hop.user}@{hop.name}', and see the log of its sshd for the reason.",
+        )
+    if isinstance(error, TimeoutError):
+        return _unreachable(hop, f"no connection within {seconds:g} s")
+    if isinstance(error, asyncssh.KeyExchangeFailed):
+        return ConfigurationError(
+            f"{hop} and this side share no encryption algorithm: {error}.",
+            remedy="Compare Ciphers, MACs, KexAlgorithms and HostKeyAlgorithms of both sides.",
+        )
+    if isinstance(error, asyncssh.ChannelOpenError):
+        return _unreachable(hop, f"its jump host answers: {error.reason}")
+    if isinstance(error, OSError | asyncssh.Error):
+        return _unreachable(hop, str(error) or type(error).__name__)
+    return ConfigurationError(f"No connection to {hop} can be made: {error}.")
+
+
+def _unreachable(hop: Hop, why: str) -> MachineLostError:
+    return MachineLostError(
+        f"{hop} cannot be reached over SSH: {why}.",
+        remedy=f"Try 'ssh {hop.user}@{hop.name} true', and check whether the machine and its sshd run.",
+    )

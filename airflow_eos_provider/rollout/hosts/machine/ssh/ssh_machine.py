@@ -13,24 +13,25 @@ asyncssh is imported when the first machine is asked: most clusters need none.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_eos_provider import redaction
 from airflow_eos_provider.connect.cluster.placement import MachineDescription
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer, checked_words
-from airflow_eos_provider.rollout.hosts.machine.ssh.command import on_stdin
-from airflow_eos_provider.rollout.hosts.machine.ssh.loop import LoopThread
 
 if TYPE_CHECKING:
     from airflow_eos_provider.rollout.hosts.machine.ssh.connection import Connection
+
+T = TypeVar("T")
 
 #: How long the first part of a command that leaves its caller may take, seconds.
 HAND_OVER_SECONDS = 30.0
@@ -62,13 +63,28 @@ class SshMachine:
         return f"SshMachine({self.name!r})"
 
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
-        command = checked_words(words)
-        return _CONNECTIONS.run(self._description, command[0], on_stdin(command, stdin, seconds), seconds)
+        return _CONNECTIONS.run(self._description, checked_words(words), stdin, seconds)
 
     def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
-        command = checked_words(words)
-        given = on_stdin(command, stdin, None)
-        return _CONNECTIONS.run(self._description, command[0], given, HAND_OVER_SECONDS, detached=True)
+        return _CONNECTIONS.run(self._description, checked_words(words), stdin, HAND_OVER_SECONDS, detached=True)
+
+
+class LoopThread:
+    """An event loop that runs in a thread of its own until this process ends."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="eos-ssh", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T], *, seconds: float | None = None) -> T:
+        """Do the work there, and wait for it here. Whoever stops waiting (Ctrl-C) ends the work."""
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result(seconds)
+        except BaseException:
+            future.cancel()
+            raise
 
 
 class _Connections:
@@ -80,13 +96,15 @@ class _Connections:
         self._by_description: dict[MachineDescription, Connection] = {}
 
     def run(
-        self, description: MachineDescription, program: str, stdin: bytes, seconds: float, *, detached: bool = False
+        self,
+        description: MachineDescription,
+        words: Sequence[str],
+        stdin: bytes,
+        seconds: float,
+        *,
+        detached: bool = False,
     ) -> Answer:
         """Run one command on the machine's connection."""
-        thread, connection = self._connection(description)
-        return thread.run(connection.run(program, stdin, seconds, detached=detached))
-
-    def _connection(self, description: MachineDescription) -> tuple[LoopThread, Connection]:
         make = _connection_class()
         key = replace(description, sudo=frozenset())
         with self._lock:
@@ -94,7 +112,8 @@ class _Connections:
                 self._thread = LoopThread()
             if key not in self._by_description:
                 self._by_description[key] = make(key)
-            return self._thread, self._by_description[key]
+            thread, connection = self._thread, self._by_description[key]
+        return thread.run(connection.run(words, stdin, seconds, detached=detached))
 
     def close(self) -> None:
         """End all connections."""
