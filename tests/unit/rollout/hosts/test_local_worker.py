@@ -29,14 +29,13 @@ from airflow_eos_provider import processes
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import Observed, judge
-from airflow_eos_provider.errors import FencedError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import FencedError, RefusedError
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.hosts import ownership
 from airflow_eos_provider.rollout.hosts.beside_unit import Way
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import Host, HostFacts, RestartRequest, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine import this_machine
-from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path
 from airflow_eos_provider.rollout.hosts.machine.properties_file import PropertiesFile
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
@@ -295,55 +294,6 @@ class TestSeeing:
         assert host_of(replace(worker, env={"EOS_MODE": "enabled"})).observe().declared.mode is Mode.ENABLED
 
 
-def test_a_change_keeps_the_bytes_before_and_is_put_back(worker: WorkerDescription) -> None:
-    """All else about a file is in ``machine/test_properties_file.py``."""
-    host = host_of(worker)
-    assert worker.config is not None
-    planned = host.digest_with({MODE_PROPERTY: "preparing"})
-    assert host.edit({MODE_PROPERTY: Mode.PREPARING}, expect=sha256(BEFORE)) == planned == sha256(AFTER)
-    assert worker.config.read_bytes() == AFTER
-    backup = backup_path(worker.config)
-    assert (backup.read_bytes(), stat.S_IMODE(backup.stat().st_mode)) == (BEFORE, 0o600)
-    assert {path.name for path in worker.config.parent.iterdir()} == {worker.config.name, backup.name, "worker.py"}
-    with pytest.raises(PlanMovedError, match="was edited"):
-        host.edit({MODE_PROPERTY: "enabled"}, expect=sha256(BEFORE))
-    for _ in range(2):
-        host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
-    assert worker.config.read_bytes() == BEFORE
-
-
-#: Before the backup has its name, before the new file has its second name, before it takes over, and after that.
-@pytest.mark.parametrize("command", [5, 8, 11, 12])
-def test_a_kill_before_a_command_leaves_a_whole_file_and_the_next_attempt_goes_on(
-    worker: WorkerDescription, command: int
-) -> None:
-    script = (
-        "import os, signal, sys\n"
-        "from pathlib import Path\n"
-        "from airflow_eos_provider.connect.cluster.description import WorkerDescription\n"
-        "from airflow_eos_provider.rollout.hosts.choose import host_of\n"
-        "from airflow_eos_provider.rollout.hosts.machine import this_machine\n"
-        "host = host_of(WorkerDescription(url='http://127.0.0.1:1', config=Path(sys.argv[1])))\n"
-        "read_here, commands = this_machine.read_here, []\n"
-        "def die(words):\n"
-        "    if (out := read_here(words)) is None: commands.append(words)\n"
-        "    if len(commands) == int(sys.argv[2]): os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return out\n"
-        "this_machine.read_here = die\n"
-        f"host.edit({{{MODE_PROPERTY!r}: 'preparing'}}, expect={sha256(BEFORE)!r})\n"
-    )
-    killed = subprocess.run([sys.executable, "-c", script, str(worker.config), str(command)], timeout=60, check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert worker.config is not None
-    assert worker.config.read_bytes() in (BEFORE, AFTER)
-    host = host_of(worker)
-    if worker.config.read_bytes() == BEFORE:
-        host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-    host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
-    assert worker.config.read_bytes() == BEFORE
-    assert not [p for p in worker.config.parent.iterdir() if p.name.endswith((".eos-new", ".eos-part"))]
-
-
 class TestRestarting:
     def test_the_old_process_ends_before_the_new_one_starts(self, worker: WorkerDescription) -> None:
         host = started(worker)
@@ -365,23 +315,6 @@ class TestRestarting:
         assert began <= stopped.at <= started_again.at <= time.time()
         assert started_again.at > new.started_at - 1.0
 
-    def test_a_worker_with_a_stale_pid_file_is_not_started_a_second_time(self, worker: WorkerDescription) -> None:
-        host = started(worker)
-        old = process_of(host.observe())
-        assert old is not None
-        assert worker.pid_file is not None
-        worker.pid_file.unlink()
-        new = restarted(host)
-        assert not old.is_alive()
-        assert new.is_alive()
-        assert worker.pid_file.read_text() == f"{new.pid}\n"
-
-    def test_a_worker_that_is_down_is_started_by_permission_only(self, worker: WorkerDescription) -> None:
-        host = host_of(worker)
-        with pytest.raises(FencedError):
-            host.restart(RestartRequest(permit=forbid))
-        assert process_of(host.observe()) is None
-
     def test_a_pid_file_that_names_the_child_of_the_start_script_has_both_stopped(
         self, worker: WorkerDescription
     ) -> None:
@@ -394,29 +327,6 @@ class TestRestarting:
         host.restart()
         assert not wrapper.is_alive()
         assert not child.is_alive()
-
-    def test_another_process_on_the_port_is_a_refusal(self, worker: WorkerDescription) -> None:
-        with (
-            socket.create_server(("127.0.0.1", int(worker.start[3]))),
-            pytest.raises(RefusedError, match=f"is held by process {os.getpid()}"),
-        ):
-            host_of(worker).restart()
-
-    def test_a_worker_behind_a_proxy_that_holds_the_advertised_port_is_restarted(
-        self, worker: WorkerDescription
-    ) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as proxy:
-            port = proxy.getsockname()[1]
-            behind = replace(worker, url=f"http://127.0.0.1:{port}")
-            assert behind.config is not None
-            with behind.config.open("a") as file:
-                file.write(f"listeners=http://127.0.0.1:{worker.start[3]}\nrest.advertised.port={port}\n")
-            assert host_of(behind).observe().running.alive is False
-            host = started(behind)
-            first = host.observe()
-            assert first.obstacles == ()
-            host.restart()
-            assert host.observe().start_token not in ("", first.start_token)
 
     def test_a_worker_that_ends_at_once_is_reported_with_its_log_but_no_secret(self, worker: WorkerDescription) -> None:
         assert worker.log is not None
@@ -484,16 +394,6 @@ host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=
         found = processes.identify(int(re.findall(r"^helper (\d+)", path.read_text(), re.MULTILINE)[0]))
         assert found is not None
         return found
-
-    def test_a_worker_comes_back_by_itself_when_its_controller_is_killed(self, worker: WorkerDescription) -> None:
-        host = started(worker)
-        before, old = host.observe(), first_process(worker)
-        self.killed_controller(worker, before.start_token)
-        wait_for(lambda: self.record(worker).phase is Phase.DONE)
-        after = host.observe()
-        assert not old.is_alive()
-        assert after.start_token not in ("", before.start_token)
-        assert after.restart is None
 
     def test_who_comes_after_the_end_takes_it_for_done_once(self, worker: WorkerDescription) -> None:
         host = started(worker)
@@ -618,26 +518,6 @@ host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=
 
         monkeypatch.setattr(RestartActs, "follow", swept_away)
         assert restarted(host, rollout=self.ROLLOUT, replaces=token) == process_of(host.observe())
-
-    def test_a_worker_of_a_loop_in_a_shell_is_refused_before_anything_is_stopped(
-        self, worker: WorkerDescription, tmp_path: Path
-    ) -> None:
-        loop = tmp_path / "supervise.sh"
-        loop.write_text(
-            f'while true; do "$@" >> {worker.log} 2>&1 & echo $! > {worker.pid_file}; wait; sleep 0.1; done\n'
-        )
-        with subprocess.Popen(["bash", str(loop), *worker.start], start_new_session=True) as supervisor:
-            try:
-                host = host_of(worker)
-                wait_for(lambda: is_listening(worker))
-                facts = host.observe()
-                assert [obstacle.act for obstacle in facts.obstacles] == ["restart"]
-                assert f"pid {supervisor.pid} (bash)" in facts.obstacles[0].what
-                with pytest.raises(RefusedError, match="may start it again"):
-                    host.restart(RestartRequest(permit=forbid))
-                assert host.observe().start_token == facts.start_token
-            finally:
-                supervisor.kill()
 
     def test_a_pid_file_that_names_another_process_than_the_listener_is_found(self, worker: WorkerDescription) -> None:
         """A supervisor has started its own copy, and ours has not noticed yet that its port is taken."""

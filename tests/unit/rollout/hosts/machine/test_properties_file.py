@@ -232,12 +232,6 @@ class TestReplacing:
         with pytest.raises(RefusedError, match="cannot be read"):
             file.backup_of(digest(OLD))
 
-    def test_another_file_than_expected_is_left_alone(self, machine: PrivateMachine) -> None:
-        path = placed(machine, "eos")
-        with pytest.raises(PlanMovedError, match="was edited"):
-            replace(far(machine, path), expect=b"other")
-        assert beside(path) == set()
-
     @pytest.mark.parametrize("program", ["rm", "install", "cp", "dd", "mv", "sync"])
     def test_an_edit_meanwhile_is_kept(self, machine: PrivateMachine, program: str) -> None:
         path = placed(machine, "eos")

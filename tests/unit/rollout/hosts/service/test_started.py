@@ -21,7 +21,7 @@ import pytest
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, FencedError, RefusedError
 from airflow_eos_provider.processes import identify
-from airflow_eos_provider.rollout.hosts.host import RestartRequest, WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import RestartRequest
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service import restart_act
@@ -202,15 +202,6 @@ def test_a_whole_family_is_stopped_and_its_first_process_is_what_is_stopped(far:
     far.restart()
     assert identify(facts.process.pid) is None
     until(lambda: is_listening(worker), "the new worker", seconds=30)
-
-
-def test_a_worker_that_ends_at_once_is_a_failure_with_its_log_and_without_secrets(far: Far) -> None:
-    far.let("fail")
-    with pytest.raises(WorkerStartError) as failure:
-        far.restart()
-    assert "the end" in str(failure.value)
-    assert "canary" not in str(failure.value)
-    assert far.left() == []
 
 
 def test_a_permit_that_is_refused_leaves_all_as_it_was(running: Far) -> None:
@@ -412,24 +403,6 @@ def test_a_controller_that_is_killed_leaves_an_act_that_ends_and_that_the_next_o
     assert far.left() == []
 
 
-def test_what_nobody_has_reported_has_its_moments_for_who_comes_after_its_end(far: Far) -> None:
-    far.let("held")
-    far.restart()
-    before = far.service.look()
-    controller = act_in_background(far, replaces=before.token)
-    until(lambda: phase(far) == "stopping", "the act", seconds=60, pause=0.01)
-    controller.kill()
-    controller.wait()
-    far.release()
-    until(lambda: phase(far) == "done", "the end of the act", seconds=240)
-    facts = far.service.look()
-    assert [event.moment for event in facts.restarted] == [Moment.STOPPED, Moment.STARTED]
-    heard: list[RestartEvent] = []
-    far.restart(replaces=before.token, on_event=heard.append)
-    assert [event.moment for event in moments_of(heard)] == [Moment.STOPPED, Moment.STARTED]
-    assert far.left() == []
-
-
 def test_an_act_of_another_rollout_is_waited_for_and_then_forgotten(far: Far) -> None:
     far.let("held")
     far.restart()
@@ -532,9 +505,3 @@ def test_a_record_of_another_boot_is_an_act_that_was_cut_off(running: Far) -> No
     assert running.restart(replaces=before.token)[0] == "stop"  # it begins anew
     assert running.pid() != first
     assert running.left() == []
-
-
-def test_an_act_ends_within_its_time(running: Far) -> None:
-    begun = time.monotonic()
-    running.restart()
-    assert time.monotonic() - begun < restart_act.RESTART_SECONDS
