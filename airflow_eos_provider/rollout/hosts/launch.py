@@ -40,24 +40,15 @@ class Launch:
 def launch_of(worker: WorkerDescription) -> Launch:
     """What starts a worker that is described by a start command."""
     cwd = str(worker.cwd or "")
-    return Launch(shown(worker), cwd, tuple(sorted(worker.env)), digest(worker))
-
-
-def digest(worker: WorkerDescription) -> str:
-    """Tells one way to start a worker from another, and its variables' values from others, without telling them."""
-    content = json.dumps([worker.start, str(worker.cwd or ""), sorted(worker.env.items())])
-    return digest_of(worker.worker_id, content)
+    content = json.dumps([worker.start, cwd, sorted(worker.env.items())])
+    words = shown_words(worker.start, worker.env)
+    return Launch(words, cwd, tuple(sorted(worker.env)), digest_of(worker.worker_id, content))
 
 
 @functools.lru_cache(maxsize=512)
 def digest_of(worker_id: str, content: str) -> str:
     """Tells one content from another, even where it is short, without telling it."""
     return hashlib.pbkdf2_hmac("sha256", content.encode(), worker_id.encode(), _ROUNDS).hex()
-
-
-def shown(worker: WorkerDescription) -> tuple[str, ...]:
-    """The words of the start command, with what looks like a secret, or is one of the variables' secrets, withheld."""
-    return shown_words(worker.start, worker.env)
 
 
 def shown_words(command: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
@@ -87,7 +78,7 @@ def how_to_start(worker: WorkerDescription) -> str:
     """In words, how a worker that has ended is started again, as its description says; without secrets."""
     if not worker.start:
         return f"start {worker.worker_id} in the usual way"
-    command = shlex.join(shown(worker))
+    command = shlex.join(shown_words(worker.start, worker.env))
     if worker.cwd is not None:
         command = f"cd {shlex.quote(str(worker.cwd))} && {command}"
     words = [f"start {worker.worker_id}: {command}"]

@@ -339,7 +339,7 @@ def of_unit(unit: Unit, asked: str) -> Check:
     if not unit.is_loaded:
         return failed(name, f"{asked} is {unit.load_state or 'unknown to systemd'}", "correct 'service'")
     limit = "never" if unit.stop_seconds is None else f"{unit.stop_seconds:.0f} s after its stop began"
-    said = [f"{unit.name} is {unit.state}", f"Restart={unit.properties.get('Restart', 'no')}", f"killed {limit}"]
+    said = [f"{unit.name} is {unit.state}", f"Restart={unit.restart_policy}", f"killed {limit}"]
     if unit.before_start:
         said.append("runs commands before each start (ExecStartPre=): check that none writes the properties file")
     if unit.needs_reload:

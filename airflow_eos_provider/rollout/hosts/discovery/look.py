@@ -163,10 +163,6 @@ class MachineLook:
     listeners: Mapping[str, frozenset[int]]
     processes: tuple[SeenProcess, ...]  #: those that may be workers
 
-    @property
-    def workers(self) -> tuple[SeenProcess, ...]:
-        return tuple(process for process in self.processes if process.is_worker)
-
     def listeners_at(self, url: str) -> frozenset[int]:
         """The sockets that listen at a worker's address."""
         addresses = re.compile(listening_at(url))

@@ -295,10 +295,6 @@ class PropertiesFile:
         changing = [c for c in commands.changing if hidden or c != commands.compare]
         return tuple(c for c in (*resolving, *reading, *changing) if c.user)
 
-    def sudoers_lines(self) -> tuple[str, ...]:
-        """The lines for ``/etc/sudoers`` that :meth:`commands` need."""
-        return self._sudo.lines(self.commands())
-
     # The look: where the file is, and what about it.
 
     def _look(self) -> _Look:

@@ -73,8 +73,7 @@ class CommandService(ActingService):
     """One worker of a supervisor."""
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
-        if not isinstance(worker.service, OwnCommands):
-            raise ConfigurationError(f"{worker.worker_id} is described by no commands of a supervisor.")
+        assert isinstance(worker.service, OwnCommands)
         super().__init__(machine, worker)
         self._own = worker.service
         self._paths: tuple[str, ...] = ()

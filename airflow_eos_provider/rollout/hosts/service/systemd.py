@@ -173,8 +173,7 @@ class SystemdService(Service):
     """One worker's unit."""
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
-        if not isinstance(worker.service, SystemdUnit):
-            raise ConfigurationError(f"{worker.worker_id} is described by no systemd unit.")
+        assert isinstance(worker.service, SystemdUnit)
         super().__init__(machine, worker)
         self.unit = worker.service.unit
         self.has_journal = worker.service.journal

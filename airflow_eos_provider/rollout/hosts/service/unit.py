@@ -19,46 +19,8 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: What is asked for.
-PROPERTIES = (
-    "Id",
-    "LoadState",
-    "LoadError",
-    "ActiveState",
-    "SubState",
-    "Result",
-    "InvocationID",
-    "NRestarts",
-    "MainPID",
-    "ExecMainStartTimestampMonotonic",
-    "ExecMainStatus",
-    "ExecStart",
-    "ExecStartPre",
-    "Environment",
-    "EnvironmentFiles",
-    "FragmentPath",
-    "DropInPaths",
-    "Job",
-    "NeedDaemonReload",
-    "Restart",
-    "RestartUSec",
-    "StateChangeTimestampMonotonic",
-    "ExecMainExitTimestampMonotonic",
-    "InactiveEnterTimestampMonotonic",
-    "InactiveExitTimestampMonotonic",
-    "TimeoutStartUSec",
-    "TimeoutStopUSec",
-    "KillMode",
-    "Type",
-    "User",
-    "Group",
-    "WorkingDirectory",
-    "UnitFileState",
-    "ControlGroup",
-    "CanStart",
-    "RefuseManualStart",
-    "RefuseManualStop",
-)
+#: What tells, besides its commands, what a start of a unit executes.
+_EXECUTES = ("Id", "Type", "User", "Group", "WorkingDirectory", "Restart", "FragmentPath", "DropInPaths")
 
 #: What ``DefaultTimeoutStartSec=`` and ``DefaultTimeoutStopSec=`` are unless set, seconds.
 _DEFAULT_TIMEOUT = 90.0
@@ -123,15 +85,39 @@ def _seconds_since_boot(microseconds: str) -> float | None:
     return _number(microseconds) / 1e6 or None
 
 
+def assignments(text: str) -> dict[str, str]:
+    """``A=1 "B=two words"`` as variables; a word that is none is left out."""
+    try:
+        words = shlex.split(text.replace("$'", "'"), posix=True)
+    except ValueError:
+        words = text.split()
+    pairs = (word.partition("=") for word in words)
+    return {name: value for name, equals, value in pairs if equals and name}
+
+
+def _commands_in(text: str) -> list[tuple[str, str]]:
+    """Path and words of each command, a line at a time and from left to right."""
+    found = []
+    for line in text.split("\n"):
+        begin = line.find(_PATH)
+        while begin >= 0 and (words := line.find(_WORDS, begin)) >= 0:
+            rest = _REST.search(line, words + len(_WORDS))
+            if rest is None:
+                break
+            found.append((line[begin + len(_PATH) : words], line[words + len(_WORDS) : rest.start()]))
+            begin = line.find(_PATH, rest.end())
+    return found
+
+
 class _Shown(Generic[T]):
     """One property of a unit, as ``systemctl show`` names it; one that is missing counts as empty."""
 
     def __init__(self, name: str, read: Callable[[str], T]) -> None:
-        self._name = name
+        self.name = name
         self._read = read
 
     def __get__(self, unit: Unit, owner: type[Unit]) -> T:
-        return self._read(unit.properties.get(self._name, "").strip())
+        return self._read(unit.properties.get(self.name, "").strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +158,20 @@ class Unit:
     main_pid = _Shown("MainPID", _number)
     #: How often systemd itself has started it again since its last start by a command, or ``reset-failed``.
     restarts = _Shown("NRestarts", _number)
+    #: The pause before systemd itself starts it again.
+    restart_pause_seconds = _Shown("RestartUSec", lambda span: seconds_of(span or "100ms") or 0.0)
+    restart_policy = _Shown("Restart", lambda policy: policy or "no")
     working_directory = _Shown("WorkingDirectory", lambda folder: folder.lstrip("!"))
+    _sub_state = _Shown("SubState", str)
+    _failed_at = _Shown("StateChangeTimestampMonotonic", _number)
+    _main_ended_at = _Shown("ExecMainExitTimestampMonotonic", _number)
+    _refuses_start = _Shown("RefuseManualStart", str)
+    _refuses_stop = _Shown("RefuseManualStop", str)
+    _start_commands = _Shown("ExecStart", _commands_in)
+    _commands_before = _Shown("ExecStartPre", _commands_in)
+    _environment = _Shown("Environment", assignments)
+    _fragment = _Shown("FragmentPath", str)
+    _drop_ins = _Shown("DropInPaths", str.split)
     #: How long it may take to stop before systemd kills it, and until it counts as started; None for ever.
     stop_seconds = _Shown("TimeoutStopUSec", seconds_of)
     start_seconds = _Shown("TimeoutStartUSec", seconds_of)
@@ -183,17 +182,14 @@ class Unit:
     #: (``ExecMainExitTimestamp``).
     ended_at_boottime = _Shown("InactiveEnterTimestampMonotonic", _seconds_since_boot)
 
-    def _get(self, name: str) -> str:
-        return self.properties.get(name, "").strip()
-
     @property
     def is_loaded(self) -> bool:
-        return self._get("LoadState") == "loaded"
+        return self.load_state == "loaded"
 
     @property
     def is_between_starts(self) -> bool:
         """Whether it has ended and systemd will start it again after ``RestartSec=``."""
-        return self._get("SubState").startswith("auto-restart")
+        return self._sub_state.startswith("auto-restart")
 
     @property
     def is_stopped(self) -> bool:
@@ -208,58 +204,53 @@ class Unit:
         """
         if self.result == "start-limit-hit":
             return True
-        if self.active_state != "failed" or not self.restarts or self._get("Restart") in ("", "no"):
+        if self.active_state != "failed" or not self.restarts or self.restart_policy == "no":
             return False
-        failed_at = _number(self._get("StateChangeTimestampMonotonic"))
-        ended_at = _number(self._get("ExecMainExitTimestampMonotonic"))
-        return (failed_at - ended_at) / 1e6 >= 0.9 * self.restart_pause_seconds
+        return (self._failed_at - self._main_ended_at) / 1e6 >= 0.9 * self.restart_pause_seconds
 
     @property
     def state(self) -> str:
         """In words, how it stands: ``failed (exit-code)``."""
-        detail = self.result if self.active_state == "failed" else self._get("SubState")
+        detail = self.result if self.active_state == "failed" else self._sub_state
         if self.has_hit_start_limit:
             detail = f"start limit after {self.restarts} restarts" if self.restarts else "start limit"
         return f"{self.active_state} ({detail})" if detail else self.active_state
 
     @property
     def refuses_restart(self) -> bool:
-        return "yes" in (self._get("RefuseManualStart"), self._get("RefuseManualStop"))
+        return "yes" in (self._refuses_start, self._refuses_stop)
 
     @property
     def commands(self) -> tuple[tuple[str, ...], ...]:
         """The commands of ExecStart=; systemctl prints their words without quotes, so blanks in one divide it."""
-        return tuple(tuple(argv.split()) for _, argv in _commands_in(self._get("ExecStart")))
+        return tuple(tuple(argv.split()) for _, argv in self._start_commands)
 
     @property
     def before_start(self) -> tuple[str, ...]:
         """The commands of ExecStartPre=, with the values of the unit's variables."""
         values = {name: value for name, (value, _) in self.variables().items()}
-        return tuple(Template(argv).safe_substitute(values) for _, argv in _commands_in(self._get("ExecStartPre")))
-
-    @property
-    def restart_pause_seconds(self) -> float:
-        """The pause before systemd itself starts it again."""
-        return seconds_of(self._get("RestartUSec") or "100ms") or 0.0
+        return tuple(Template(argv).safe_substitute(values) for _, argv in self._commands_before)
 
     @property
     def executes(self) -> tuple[str, ...]:
         """Everything that tells what a start of it executes, for a digest; no moment, no pid, no variable in it."""
-        commands = [_commands_in(self._get(name)) for name in ("ExecStartPre", "ExecStart")]
-        names = ("Id", "Type", "User", "Group", "WorkingDirectory", "Restart", "FragmentPath", "DropInPaths")
-        return (*(f"{path} {argv}" for each in commands for path, argv in each), *(self._get(name) for name in names))
+        commands = (*self._commands_before, *self._start_commands)
+        return (
+            *(f"{path} {argv}" for path, argv in commands),
+            *(self.properties.get(name, "").strip() for name in _EXECUTES),
+        )
 
     @property
     def unit_files(self) -> tuple[str, ...]:
         """The unit's file and its drop-ins, in the order in which they are read."""
-        return tuple(path for path in (self._get("FragmentPath"), *self._get("DropInPaths").split()) if path)
+        return tuple(path for path in (self._fragment, *self._drop_ins) if path)
 
     def variables(self) -> dict[str, tuple[str, str]]:
         """By name of a variable its value and what sets it; files that may not be read are left out."""
         found: dict[str, tuple[str, str]] = {}
         setters = dict(self._setters())
-        for name, value in assignments(self._get("Environment")).items():
-            found[name] = (value, setters.get(name, self._get("FragmentPath") or self.name))
+        for name, value in self._environment.items():
+            found[name] = (value, setters.get(name, self._fragment or self.name))
         own = set(self.unit_files)
         for file in self.files:
             if file.path not in own and file.data is not None:
@@ -286,6 +277,13 @@ class Unit:
             text = (by_path.get(path) or b"").decode("utf-8", "replace").replace("\\\n", " ")
             for line in _ENVIRONMENT.findall(text):
                 yield from ((name, path) for name in assignments(line))
+
+
+#: What is asked for.
+PROPERTIES = (
+    *(shown.name for shown in vars(Unit).values() if isinstance(shown, _Shown)),
+    *("Type", "User", "Group", "EnvironmentFiles"),
+)
 
 
 def may_write(line: str, path: str) -> bool:
@@ -323,16 +321,6 @@ def files_of(parts: Mapping[str, bytes]) -> tuple[UnitFile, ...]:
     return tuple(found)
 
 
-def assignments(text: str) -> dict[str, str]:
-    """``A=1 "B=two words"`` as variables; a word that is none is left out."""
-    try:
-        words = shlex.split(text.replace("$'", "'"), posix=True)
-    except ValueError:
-        words = text.split()
-    pairs = (word.partition("=") for word in words)
-    return {name: value for name, equals, value in pairs if equals and name}
-
-
 def environment_file(text: str) -> Iterator[tuple[str, str]]:
     """The variables of a file as EnvironmentFile= reads it: ``NAME=value``, comments by ``#`` and ``;``, quotes."""
     for line in text.replace("\\\n", "").splitlines():
@@ -343,20 +331,6 @@ def environment_file(text: str) -> Iterator[tuple[str, str]]:
         if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name.strip()):
             continue
         yield name.strip(), _unquoted(value.strip())
-
-
-def _commands_in(text: str) -> list[tuple[str, str]]:
-    """Path and words of each command, a line at a time and from left to right."""
-    found = []
-    for line in text.split("\n"):
-        begin = line.find(_PATH)
-        while begin >= 0 and (words := line.find(_WORDS, begin)) >= 0:
-            rest = _REST.search(line, words + len(_WORDS))
-            if rest is None:
-                break
-            found.append((line[begin + len(_PATH) : words], line[words + len(_WORDS) : rest.start()]))
-            begin = line.find(_PATH, rest.end())
-    return found
 
 
 def _unquoted(value: str) -> str:

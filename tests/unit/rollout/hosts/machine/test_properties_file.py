@@ -24,6 +24,7 @@ from airflow_eos_provider.rollout.hosts.machine.machine import (
 )
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.properties_file import PropertiesFile, mount_of
+from airflow_eos_provider.rollout.hosts.machine.sudo import Sudo
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from tests.private_machine import USERS, PrivateMachine, private_machine
 from tests.sshd import running_sshd
@@ -70,6 +71,11 @@ def placed(machine: PrivateMachine, owner: str, *, mode: int = 0o640, folder_mod
 
 def far(machine: Machine, path: Path, *, sudo: bool = False) -> PropertiesFile:
     return PropertiesFile(machine, PurePosixPath(path), sudo=sudo)
+
+
+def lines_of(machine: Machine, file: PropertiesFile) -> tuple[str, ...]:
+    """What has to be granted for a file."""
+    return Sudo(machine).lines(file.commands())
 
 
 def beside(path: Path) -> set[str]:
@@ -170,7 +176,7 @@ class TestReading:
         file = far(machine, path, sudo=True)
         with pytest.raises(ConfigurationError, match="eos hosts sudoers"):
             file.read()
-        machine.grant(file.sudoers_lines())
+        machine.grant(lines_of(machine, file))
         assert far(machine, path, sudo=True).read().data == OLD
         assert file.read().data == OLD
 
@@ -436,7 +442,7 @@ class TestSudo:
         self, machine: PrivateMachine
     ) -> None:
         path = placed(machine, "kafka")
-        lines = far(machine, path, sudo=True).sudoers_lines()
+        lines = lines_of(machine, far(machine, path, sudo=True))
         assert f"eos ALL=(kafka) NOPASSWD: /usr/bin/cat -- {path}" in lines
         assert all(line.startswith("eos ALL=(kafka) NOPASSWD: /usr/bin/") for line in lines)
         machine.grant(lines)
@@ -452,7 +458,7 @@ class TestSudo:
         path = placed(machine, "root", mode=0o600, folder_mode=mode)
         os.setxattr(path, "security.test", b"1")
         file = far(machine, path, sudo=True)
-        machine.grant(file.sudoers_lines())
+        machine.grant(lines_of(machine, file))
         assert file.obstacle_to_change() is None
         replace(file)
         assert path.read_bytes() == NEW
@@ -461,7 +467,7 @@ class TestSudo:
 
     def test_each_right_that_is_missing_is_found_before_anything_is_touched(self, machine: PrivateMachine) -> None:
         path = placed(machine, "kafka")
-        lines = far(machine, path, sudo=True).sudoers_lines()
+        lines = lines_of(machine, far(machine, path, sudo=True))
         for left_out in lines:
             machine.grant([line for line in lines if line != left_out])
             file = far(machine, path, sudo=True)
@@ -477,7 +483,7 @@ class TestSudo:
 
     def test_a_right_that_is_taken_away_meanwhile_leaves_the_old_file(self, machine: PrivateMachine) -> None:
         path = placed(machine, "kafka")
-        lines = far(machine, path, sudo=True).sudoers_lines()
+        lines = lines_of(machine, far(machine, path, sudo=True))
         machine.grant([line for line in lines if "/usr/bin/dd" not in line])
         with pytest.raises(ConfigurationError, match="eos hosts sudoers"):
             replace(far(machine, path, sudo=True))
@@ -511,7 +517,7 @@ class TestSudo:
         assert machine.run_as("other", "touch", str(path.parent / "x")).ok
         machine.grant(EVERYBODY)
         file = far(machine, path, sudo=True)
-        for act in (lambda: replace(file), file.sudoers_lines):
+        for act in (lambda: replace(file), file.commands):
             with pytest.raises(RefusedError, match="could put a link"):
                 act()
         assert path.read_bytes() == OLD
@@ -530,7 +536,7 @@ class TestSudo:
         obstacle = file.obstacle_to_change()
         assert obstacle is not None
         assert "could put a link there" in obstacle.what
-        for act in (lambda: replace(file), file.sudoers_lines):
+        for act in (lambda: replace(file), file.commands):
             with pytest.raises(RefusedError, match="could put a link"):
                 act()
 
@@ -538,7 +544,7 @@ class TestSudo:
         path = placed(machine, "kafka")
         spaced = path.rename(path.with_name("connect 1.properties"))
         with pytest.raises(ConfigurationError, match="without spaces"):
-            far(machine, spaced, sudo=True).sudoers_lines()
+            lines_of(machine, far(machine, spaced, sudo=True))
 
     def test_without_sudo_nothing_goes_through_it(self, machine: PrivateMachine) -> None:
         path = placed(machine, "kafka", mode=0o644)

@@ -61,6 +61,7 @@ def shown(invocation: str, *, job: str = "", started: float, ended: float) -> Un
     """A unit at one look, its moments in seconds since a boot at 1,000."""
     lines = [
         "Id=connect.service",
+        "LoadState=loaded",
         "ActiveState=active",
         f"InvocationID={invocation}",
         f"Job={job}",
