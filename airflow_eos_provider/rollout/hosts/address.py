@@ -10,7 +10,6 @@ import psutil
 
 
 def port_of(url: str) -> int:
-    """The TCP port of a REST address."""
     parts = urlsplit(url)
     return parts.port or (443 if parts.scheme == "https" else 80)
 
@@ -25,7 +24,6 @@ def accepts_connections(url: str, *, seconds: float) -> bool:
 
 
 def is_on_this_machine(url: str) -> bool:
-    """Whether the host of ``url`` is this machine."""
     own = {address.address for interface in psutil.net_if_addrs().values() for address in interface}
     return any(address.is_loopback or str(address) in own for address in _addresses(urlsplit(url).hostname or ""))
 

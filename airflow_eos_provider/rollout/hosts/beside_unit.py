@@ -26,8 +26,6 @@ _LOGIN_UNITS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to start a command."""
-
     command: tuple[str, ...]  #: the command, with what it is started by
     warning: str = ""  #: in words, what this way does not protect from; empty if nothing
 
@@ -56,7 +54,6 @@ def ways(command: tuple[str, ...], own_unit: str | None, *, systemd_run: str | N
 
 
 def ways_here(command: tuple[str, ...]) -> tuple[Way, ...]:
-    """The ways to start a command from this process."""
     systemd_run = shutil.which("systemd-run") if _SYSTEMD.is_dir() else None
     return ways(command, _own_unit(), systemd_run=systemd_run, is_root=os.geteuid() == 0)
 

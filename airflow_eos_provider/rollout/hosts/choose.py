@@ -27,7 +27,6 @@ def host_of(worker: WorkerDescription) -> Host:
 
 
 def service_of(machine: Machine, worker: WorkerDescription) -> Service:
-    """Who owns a worker's process."""
     match worker.service:
         case SystemdUnit():
             return SystemdService(machine, worker)

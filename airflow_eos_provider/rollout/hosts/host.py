@@ -44,8 +44,6 @@ class RestartPendingError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class RestartRequest:
-    """A restart that is asked for."""
-
     #: how long the worker may take to stop by itself before it is killed.
     stop_grace_seconds: float = STOP_GRACE_SECONDS
     #: receives what happens; of an act that another controller has begun, all that has happened.
@@ -121,7 +119,6 @@ class HostFacts:
 
     @property
     def read_its_log(self) -> str:
-        """In words, which log is to be read."""
         return f"read its log {self.log}".rstrip()
 
 

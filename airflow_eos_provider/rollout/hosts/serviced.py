@@ -42,8 +42,6 @@ from airflow_eos_provider.rollout.hosts.service.started import StartedService
 
 @dataclass(frozen=True, slots=True)
 class _FileLook:
-    """What was found of the worker's file."""
-
     content: FileContent | None = None
     properties: Mapping[str, str] | None = None  #: None if it cannot be read, or is none
     problem: str | None = None  #: why not
@@ -107,11 +105,9 @@ class ServicedHost:
             return file_asked.result(), service
 
     def unseen(self, why: str) -> HostFacts:
-        """What the description alone shows; nothing is asked of its machine."""
         return self._unseen(why, f"{why}: make that possible, for its mode is proven there")
 
     def digest_with(self, properties: Mapping[str, str | None]) -> str:
-        """SHA-256 that the worker's file would have with these properties set."""
         try:
             return self._described_file.digest_with(properties)
         except ConfigurationError as error:
@@ -125,7 +121,6 @@ class ServicedHost:
             self._refuse(properties, error)
 
     def restore(self, *, expect: str, original: str) -> None:
-        """Put the file back as it was before :meth:`edit`."""
         self._described_file.restore(expect=expect, original=original)
 
     def restart(self, request: RestartRequest = RestartRequest()) -> None:  # noqa: B008 (frozen)
@@ -156,7 +151,6 @@ class ServicedHost:
         return self._file
 
     def _look_at_file(self) -> _FileLook:
-        """The file as it is now."""
         if self._file is None:
             return _FileLook(problem="it has no 'config'")
         try:

@@ -29,8 +29,6 @@ ROOT = "root"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Commands that a roll of one worker runs through sudo."""
-
     worker_id: str  #: the worker
     what_for: str  #: in words, what they do
     commands: tuple[Command, ...]
@@ -38,8 +36,6 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Lines of a sudoers file that serve one purpose."""
-
     what_for: str
     lines: tuple[str, ...]
 
@@ -80,7 +76,6 @@ def _comment(text: str) -> str:
 
 
 def kind_of(worker: WorkerDescription) -> str:
-    """In words, who owns a worker's process."""
     match worker.service:
         case SystemdUnit(unit=unit):
             return f"systemd unit {unit}"
@@ -91,7 +86,6 @@ def kind_of(worker: WorkerDescription) -> str:
 
 
 def needs_sudo(worker: WorkerDescription) -> bool:
-    """Whether something of a worker goes through sudo."""
     return worker.machine is not None and bool(worker.machine.sudo)
 
 

@@ -103,8 +103,6 @@ say end .
 
 @dataclass(frozen=True, slots=True)
 class SeenParent:
-    """A process above a worker's, on its machine."""
-
     pid: int
     name: str  #: name of its program, as the kernel has it
     cwd: str = ""  #: its working folder; empty if that may not be seen
@@ -142,7 +140,6 @@ class SeenProcess:
 
     @property
     def is_worker(self) -> bool:
-        """Whether its command line names the class of a distributed worker."""
         return names_worker(self.command)
 
     def is_worker_of(self, group_id: str) -> bool:
@@ -164,7 +161,6 @@ class MachineLook:
     processes: tuple[SeenProcess, ...]  #: those that may be workers
 
     def listeners_at(self, url: str) -> frozenset[int]:
-        """The sockets that listen at a worker's address."""
         addresses = re.compile(listening_at(url))
         return frozenset().union(*(found for address, found in self.listeners.items() if addresses.fullmatch(address)))
 
@@ -194,7 +190,6 @@ def _facts(output: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def parse(facts: Sequence[tuple[str, bytes]]) -> MachineLook:
-    """What the script has said, as values."""
     begins = [number for number, (name, _) in enumerate(facts) if name == "process"]
     head = facts[: begins[0]] if begins else facts
     listeners: dict[str, set[int]] = {}

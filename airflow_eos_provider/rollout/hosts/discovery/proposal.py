@@ -237,7 +237,6 @@ def shared(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def not_a_worker(port: int, pid: int, name: str) -> str:
-    """In words: the process that has a port is not a worker."""
     return f"port {port} is held by process {pid} ({name}), which is no Connect worker of this group; it may be a proxy"
 
 

@@ -16,7 +16,6 @@ _PART_SUFFIX = ".eos-part"
 
 
 def digest(data: bytes) -> str:
-    """SHA-256, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 

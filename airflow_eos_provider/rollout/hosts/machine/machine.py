@@ -22,7 +22,6 @@ SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def checked_words(words: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command, as each kind of machine takes them."""
     if not words or not words[0] or words[0].startswith("-"):
         raise ValueError("A command's first word is its program.")
     for word in words:
@@ -60,8 +59,6 @@ class CommandError(EosError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command has answered."""
-
     #: 0 where it did what it was asked for; negative for the signal that ended it; 127 where there is no such program.
     exit_code: int
     out: bytes = field(repr=False)  #: its standard output; it may hold secrets

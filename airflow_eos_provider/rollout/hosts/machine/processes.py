@@ -72,8 +72,6 @@ _COMMAND_LINES = as_word(
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a machine."""
-
     pid: int
     start: str  #: names this start of this pid on this machine: boot id and start ticks
     started_at: float  #: its start, seconds since the epoch, by the clock of its machine
@@ -92,8 +90,6 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The processes of a machine at one moment."""
-
     by_pid: Mapping[int, Process]  #: those that this login may see
     now: float  #: the moment by the machine's clock, seconds since the epoch
     uptime: float  #: the same moment in seconds since its boot
@@ -133,7 +129,6 @@ def parts_of(out: bytes) -> dict[str, bytes]:
 
 
 def processes_of(parts: Mapping[str, bytes], *, sent_at: float, answered_at: float) -> Processes:
-    """What a probe has printed."""
     try:
         begun = _seconds(parts["begun"])
         ended = _seconds(parts.get("ended", b"")) if parts.get("ended", b"").strip() else begun
@@ -216,7 +211,6 @@ class CommandLines:
 
 
 def names_path(words: Sequence[str], folder: str, paths: Iterable[str]) -> bool:
-    """Whether the words of a command name a file."""
     wanted = {posixpath.normpath(path) for path in paths if path}
     for word in words:
         if not word or len(word) > _LONGEST_PATH:
@@ -228,7 +222,6 @@ def names_path(words: Sequence[str], folder: str, paths: Iterable[str]) -> bool:
 
 
 def look_at_processes(machine: Machine, *, clock: Callable[[], float]) -> Processes:
-    """The processes of a machine as they are now."""
     sent_at = clock()
     answer = machine.run(["/bin/sh", "-c", f"{BEGIN_PROBE} {END_OF_PROBE}", "sh"])
     return processes_of(parts_of(answer.out), sent_at=sent_at, answered_at=clock())
@@ -246,12 +239,10 @@ def line_here(pid: int) -> bytes:
 
 
 def words_here(pid: int) -> tuple[str, ...]:
-    """The words of the command line of a process of this machine; empty where it has ended."""
     return words_of(line_here(pid))
 
 
 def pids_here() -> list[int]:
-    """The processes of this machine."""
     return [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]  # noqa: PTH208
 
 

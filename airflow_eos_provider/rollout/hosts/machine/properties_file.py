@@ -61,8 +61,6 @@ _SPARE_BYTES = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """One file at one moment."""
-
     path: PurePosixPath  #: the file itself, behind any symbolic links
     data: bytes = field(repr=False)  #: its bytes, never shown
     modified_at: float  #: its date, seconds since the epoch by its machine's clock; a tool may have set it
@@ -76,8 +74,6 @@ class FileContent:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a file is."""
-
     path: PurePosixPath  #: the file itself
     links: tuple[PurePosixPath, ...] = ()  #: symbolic links on the way to it
 
@@ -138,8 +134,6 @@ class FileCommands:
 
 
 class _StepError(Exception):
-    """A command of a replacement did not succeed."""
-
     def __init__(self, command: Command, answer: Answer) -> None:
         super().__init__(answer.problem)
         self.command = command
@@ -170,7 +164,6 @@ class PropertiesFile:
         self._obstacle: tuple[object, float, Obstacle | None] | None = None
 
     def read(self, *, fresh: bool = False) -> FileContent:
-        """The file as it is now."""
         for _ in range(_TRIES):
             look = self._look()
             if not stat.S_ISREG(look.file.mode):
@@ -186,7 +179,6 @@ class PropertiesFile:
         raise self._unreadable("it changes while it is read")
 
     def digest_with(self, properties: Mapping[str, str | None]) -> str:
-        """SHA-256 that the file would have with these properties set; None stands for taken away."""
         return digest(_with_properties(self.read().data, properties))
 
     def edit(self, properties: Mapping[str, str | None], *, expect: str) -> str:
@@ -706,7 +698,6 @@ def mount_of(path: PurePosixPath, mountinfo: str) -> tuple[PurePosixPath, frozen
 
 
 def _with_properties(data: bytes, properties: Mapping[str, str | None]) -> bytes:
-    """A file's bytes with these properties set; None stands for taken away."""
     for name, value in properties.items():
         data = remove_property(data, name) if value is None else set_property(data, name, value)
     return data

@@ -47,8 +47,6 @@ _FIND_PROGRAMS = (
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command and who runs it."""
-
     #: program and arguments, exactly as they run. A program without a slash is looked for in :data:`PROGRAM_FOLDERS`.
     words: tuple[str, ...]
     user: str = ""  #: who runs it, through sudo; empty for the login itself, without sudo
@@ -67,7 +65,6 @@ class Sudo:
 
     @property
     def login(self) -> str:
-        """The user that is logged in."""
         if not self._login:
             answer = self._machine.run(("id", "-un"))
             self._login = answer.out.decode("utf-8", "surrogateescape").strip()

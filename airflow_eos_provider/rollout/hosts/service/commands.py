@@ -96,7 +96,6 @@ class CommandService(ActingService):
         return Launch(shown_words(words, {}), digest=digest_of(self.worker.worker_id, json.dumps(words)))
 
     def look(self) -> ServiceFacts:
-        """The worker's process as it is now."""
         for attempt in range(_LOOKS):
             status = self._status()
             processes = look_at_processes(self.machine, clock=time.time)
@@ -120,7 +119,6 @@ class CommandService(ActingService):
         return self._with_act(facts)
 
     def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
-        """What is to be done."""
         worker_id = self.worker.worker_id
         if facts.problem is not None:
             raise ConfigurationError(

@@ -141,8 +141,6 @@ class ActKey:
 
 @dataclass(frozen=True, slots=True)
 class RestartTask:
-    """What is to be done."""
-
     key: ActKey  #: what this act is known by
     #: ``commands``: a supervisor's own commands; ``started``: stopped by signals, started by ``words``.
     kind: Literal["commands", "started"]
@@ -210,8 +208,6 @@ class RestartRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordLook:
-    """A record at one moment."""
-
     record: RestartRecord | None  #: None if there is none that this version understands
     path: str  #: where it stands
     seen: str = ""  #: names what was seen, for the next look

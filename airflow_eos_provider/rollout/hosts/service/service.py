@@ -75,7 +75,6 @@ class ServiceFacts:
         return self.process.started_at > request.changed_at + CLOCK_TICK_SECONDS
 
     def require_restartable(self, worker_id: str) -> None:
-        """Refuse a restart that something stands against."""
         obstacle = next((each for each in self.obstacles if each.act == "restart"), None)
         if obstacle is not None:
             raise RefusedError(

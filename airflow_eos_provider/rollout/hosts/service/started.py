@@ -46,8 +46,6 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class StartedFacts(ServiceFacts):
-    """The facts of a worker that a start command starts."""
-
     is_own: bool = False  #: whether its command line names the worker's file or is its start command
     held_by: str = ""  #: in words, another process that listens at the worker's address; empty if none is known
     pid_file_said: str = ""  #: the pid file's first word
@@ -66,11 +64,9 @@ class StartedService(ActingService):
         return f"on {self.where}, {how_to_start(self.worker)}"
 
     def launch(self, facts: ServiceFacts | None = None) -> Launch:
-        """The start command, its folder and its variables."""
         return launch_of(self.worker)
 
     def look(self) -> StartedFacts:
-        """The worker's process as it is now."""
         for _ in range(_LOOKS):
             facts = self._look_once()
             if facts.process is None or facts.process.command_line:
@@ -111,7 +107,6 @@ class StartedService(ActingService):
         return self._with_act(facts)
 
     def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
-        """What is to be done."""
         worker = self.worker
         assert isinstance(facts, StartedFacts)
         if facts.problem is not None:

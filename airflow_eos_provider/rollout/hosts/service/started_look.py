@@ -78,8 +78,6 @@ _CONNECT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class StartedLook:
-    """What a look has found."""
-
     processes: Processes  #: those of its machine; of this one none where no process is named
     config: str  #: the worker's file behind links; empty if it is not there
     pid_said: str  #: the first word of the pid file

@@ -159,8 +159,6 @@ _PERMISSION_WORDS = ("authentication required", "access denied", "permission den
 
 @dataclass(frozen=True, slots=True)
 class UnitFacts(ServiceFacts):
-    """The facts of a worker that is a systemd unit."""
-
     unit: Unit = field(default=Unit({}), repr=False)  #: as systemd shows it; empty if it could not be asked
     booted_at: float = 0.0  #: when its machine's uptime began, seconds since the epoch, by this machine's clock
 
@@ -170,8 +168,6 @@ class UnitFacts(ServiceFacts):
 
 
 class SystemdService(Service):
-    """One worker's unit."""
-
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         assert isinstance(worker.service, SystemdUnit)
         super().__init__(machine, worker)
@@ -282,11 +278,9 @@ class SystemdService(Service):
         return ("journalctl", "--no-pager", "-r", "-o", "json", fields, "-u", self.unit)
 
     def restart_words(self) -> tuple[str, ...]:
-        """The command that gives systemd the job."""
         return self.sudo.words(self.commands[0])
 
     def reset_words(self) -> tuple[str, ...]:
-        """The command that makes systemd forget a start limit."""
         return self.sudo.words(self.commands[1])
 
     def last_lines(self, invocations: Sequence[str]) -> str:
@@ -302,11 +296,9 @@ class SystemdService(Service):
         return (lines if lines.strip() else self._lines_of_none_but(invocations)).decode("utf-8", "replace")
 
     def restart(self, request: RestartRequest) -> None:
-        """One job of systemd's, which it finishes by itself."""
         UnitRestart(self, request).run()
 
     def _process(self, unit: Unit, processes: Processes, paths: Sequence[str]) -> tuple[Process | None, bool | None]:
-        """The process that reads the worker's file, and whether its words name it."""
         if not unit.main_pid:
             return None, None
         family = processes.family(unit.main_pid)
@@ -476,7 +468,6 @@ class UnitRestart:
         self._watch(*self._restart(unit))
 
     def _startable(self, facts: UnitFacts) -> UnitFacts:
-        """The facts of a unit that can be restarted."""
         if not facts.unit.is_loaded:
             raise ConfigurationError(
                 f"{self._service.worker.worker_id} cannot be restarted: {facts.problem}.",
@@ -549,7 +540,6 @@ class UnitRestart:
             time.sleep(_LOOK_SECONDS)
 
     def _wait_for_job(self, facts: UnitFacts, *, replaces: str | None = None) -> UnitFacts:
-        """Wait until systemd has finished the job."""
         seconds = _bounded(facts.unit.stop_seconds) * _KILLS + _bounded(facts.unit.start_seconds)
         deadline = time.monotonic() + seconds + SLACK_SECONDS
         while facts.unit.job or not (replaces is None or _is_replaced(facts.unit, replaces)):

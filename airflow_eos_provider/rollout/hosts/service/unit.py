@@ -61,8 +61,6 @@ _ENVIRONMENT = re.compile(r"^[ \t]*Environment[ \t]*=(.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class UnitFile:
-    """A file that a unit is made of, or that holds variables of it."""
-
     path: str
     data: bytes | None = field(repr=False)  #: its bytes, which may hold secrets; None if they may not be read
     #: last change of anything about it, by its machine's clock; None if that is not known.
@@ -122,8 +120,6 @@ class _Shown(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One unit at one moment."""
-
     #: what ``systemctl show`` printed, by name; it may hold secrets.
     properties: Mapping[str, str] = field(repr=False)
     environment_files: tuple[str, ...] = ()  #: the paths or patterns of EnvironmentFile=, in order

@@ -81,7 +81,6 @@ class Connection:
         return self._description.ssh
 
     async def run(self, words: Sequence[str], stdin: bytes, seconds: float, *, detached: bool) -> Answer:
-        """Run one command."""
         async with self._taken():
             channel, session = await self._begun(words[0], detached=detached)
             self._channels += 1
@@ -194,7 +193,6 @@ class Connection:
         self._hops, self._given_up = [], []
 
     def descriptors(self) -> list[int]:
-        """The sockets of the connection, as numbers."""
         sockets = [hop.get_extra_info("socket") for hop in (*self._hops, *self._given_up)]
         return [each.fileno() for each in sockets if each is not None and each.fileno() >= 0]
 
@@ -309,7 +307,6 @@ class HostKeyError(ConfigurationError):
 
 
 def host_key_error(hop: Hop, presented: asyncssh.SSHKey | None, reason: str) -> HostKeyError:
-    """A host key that is not taken."""
     if presented is None:
         return HostKeyError(
             f"The host key of {hop} is not accepted: {reason}.",
@@ -342,7 +339,6 @@ def host_key_error(hop: Hop, presented: asyncssh.SSHKey | None, reason: str) -> 
 
 
 def connect_error(hop: Hop, error: BaseException, seconds: float) -> EosError:
-    """Why a connection was not made."""
     if isinstance(error, EosError):
         return error
     if isinstance(error, asyncssh.PermissionDenied):

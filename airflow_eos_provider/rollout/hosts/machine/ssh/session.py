@@ -64,7 +64,6 @@ def on_stdin(words: Sequence[str], stdin: bytes, seconds: float | None) -> bytes
 
 
 def lost(machine: str, what: str, *, may_have_run: bool) -> MachineLostError:
-    """A command without an answer."""
     return MachineLostError(
         f"{machine} gave no answer: {what}.",
         remedy=f"See whether {machine} and its sshd run"
@@ -74,8 +73,6 @@ def lost(machine: str, what: str, *, may_have_run: bool) -> MachineLostError:
 
 
 class CommandSession(asyncssh.SSHClientSession[bytes]):
-    """One command."""
-
     def __init__(self, machine: str, program: str, *, detached: bool) -> None:
         self._machine = machine
         self._program = program

@@ -116,7 +116,6 @@ class _Connections:
         return thread.run(connection.run(words, stdin, seconds, detached=detached))
 
     def close(self) -> None:
-        """End all connections."""
         with self._lock:
             thread, connections = self._thread, [*self._by_description.values()]
         if thread is not None:
