@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import IO
 
 from airflow_eos_provider.processes import INHERITED_VARIABLES
@@ -31,7 +30,8 @@ HAND_OVER_SECONDS = 30.0
 #: What a shell answers for a program that is not there, or may not be executed.
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
-_CHUNK_BYTES = 64 * 1024
+#: A command is watched for its end at least this often, seconds.
+_WATCH_SECONDS = 0.1
 
 
 class ThisMachine:
@@ -44,109 +44,45 @@ class ThisMachine:
         command = checked_words(words)
         if (out := read_here(command)) is not None:
             return Answer(0, out, b"")
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd="/",
-                env=_environment(),
-                start_new_session=True,
-            )
-        except OSError as error:
-            return _not_started(command[0], error)
-        try:
-            return _Exchange(process, command[0], stdin, seconds).answer()
-        except BaseException:
-            _end(process)
-            raise
+        return _answer(command, command[0], stdin, seconds)
 
     def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
         """In a scope beside this process's systemd unit, where it runs in one and systemd allows it."""
         command = checked_words(words)
         way = _first_that_works(command)
-        # Files, not pipes: what goes on in the background may hold them open, and nothing waits for that.
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            try:
-                result = subprocess.run(
-                    way.command,
-                    input=stdin,
-                    stdout=out,
-                    stderr=err,
-                    cwd="/",
-                    env=_environment(),
-                    start_new_session=True,
-                    timeout=HAND_OVER_SECONDS,
-                    check=False,
-                )
-            except OSError as error:
-                return _not_started(command[0], error)
-            except subprocess.TimeoutExpired:
-                raise _too_slow(command[0], HAND_OVER_SECONDS) from None
-            return Answer(result.returncode, _read(out), _read(err), way.warning)
+        return replace(_answer(way.command, command[0], stdin, HAND_OVER_SECONDS), warning=way.warning)
 
 
-class _Exchange:
-    """Writes a command's standard input and reads what it prints, until both its streams have ended and it has."""
-
-    def __init__(self, process: subprocess.Popen[bytes], program: str, stdin: bytes, seconds: float) -> None:
-        self._process = process
-        self._program = program
-        self._stdin = memoryview(stdin)
-        self._seconds = seconds
-        self._deadline = time.monotonic() + seconds
-        self._printed = {"out": bytearray(), "err": bytearray()}
-
-    def answer(self) -> Answer:
-        """What the command has answered."""
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        with selectors.DefaultSelector() as streams:
-            os.set_blocking(process.stdin.fileno(), False)
-            streams.register(process.stdin, selectors.EVENT_WRITE)
-            streams.register(process.stdout, selectors.EVENT_READ, "out")
-            streams.register(process.stderr, selectors.EVENT_READ, "err")
-            while streams.get_map():
-                for key, _ in streams.select(self._left()):
-                    stream = key.fileobj
-                    assert not isinstance(stream, int)
-                    if not (self._write(key.fd) if key.data is None else self._take(key.fd, key.data)):
-                        streams.unregister(stream)
-                        with contextlib.suppress(BrokenPipeError):
-                            stream.close()  # type: ignore[attr-defined]
+def _answer(command: Sequence[str], program: str, stdin: bytes, seconds: float) -> Answer:
+    """Run a command to its end, however long what it has put into the background goes on."""
+    # Files, not pipes: what goes on in the background may hold them open, and nothing waits for that. In memory: it may
+    # be a full disk that is looked at.
+    with _memory() as given, _memory() as out, _memory() as err:
+        given.write(stdin)
+        given.seek(0)
         try:
-            code = process.wait(self._left())
-        except subprocess.TimeoutExpired:
-            raise _too_slow(self._program, self._seconds) from None
-        return Answer(code, bytes(self._printed["out"]), bytes(self._printed["err"]))
-
-    def _write(self, stream: int) -> bool:
-        """Write what the command takes; False when there is no more to write."""
+            process = subprocess.Popen(
+                command, stdin=given, stdout=out, stderr=err, cwd="/", env=_environment(), start_new_session=True
+            )
+        except OSError as error:
+            return _not_started(program, error)
+        deadline = time.monotonic() + seconds
         try:
-            written = os.write(stream, self._stdin[:_CHUNK_BYTES]) if self._stdin else 0
-        except BlockingIOError:
-            return True
-        except BrokenPipeError:  # it does not read on, which is its own affair
-            return False
-        self._stdin = self._stdin[written:]
-        return bool(self._stdin)
+            while process.returncode is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(min(_WATCH_SECONDS, max(0.0, deadline - time.monotonic())))
+                if max(os.fstat(file.fileno()).st_size for file in (out, err)) > MOST_OUTPUT_BYTES:
+                    raise too_much_output("", program)
+                if process.returncode is None and time.monotonic() >= deadline:
+                    raise _too_slow(program, seconds)
+        except BaseException:
+            _end(process)
+            raise
+        return Answer(process.returncode, _read(out), _read(err))
 
-    def _take(self, stream: int, name: str) -> bool:
-        """Take what the command has printed; False at the end."""
-        chunk = os.read(stream, _CHUNK_BYTES)
-        self._printed[name] += chunk
-        if len(self._printed[name]) > MOST_OUTPUT_BYTES:
-            raise too_much_output("", self._program)
-        return bool(chunk)
 
-    def _left(self) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise _too_slow(self._program, self._seconds)
-        return left
+def _memory() -> IO[bytes]:
+    return os.fdopen(os.memfd_create("eos"), "w+b")
 
 
 def _first_that_works(command: tuple[str, ...]) -> Way:
@@ -177,10 +113,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.returncode is None:  # not reaped, so its number is its own, even where it has ended
         with contextlib.suppress(ProcessLookupError, PermissionError):  # what runs as another user by sudo goes on
             os.killpg(process.pid, signal.SIGKILL)
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1.0)
 
@@ -200,4 +132,4 @@ def _too_slow(program: str, seconds: float) -> MachineLostError:
 
 def _read(file: IO[bytes]) -> bytes:
     file.seek(0)
-    return file.read(MOST_OUTPUT_BYTES)
+    return file.read()
