@@ -1,13 +1,16 @@
-"""A worker's properties file, read on its machine by commands that only need its content: offsets, topics, rights."""
+"""A worker's properties file for commands that need its content, and the files that rolls leave next to a worker's own."""
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path, part_path, replacement_path
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.properties_file import PropertiesFile
+from airflow_eos_provider.rollout.hosts.service.restart_act import record_path
 
 
 def read_properties_file(worker: WorkerDescription) -> bytes:
@@ -16,3 +19,15 @@ def read_properties_file(worker: WorkerDescription) -> bytes:
         raise ConfigurationError(f"The description of {worker.worker_id} names no file.")
     sudo = worker.uses_sudo_for("file")
     return PropertiesFile(machine_of(worker.machine), PurePosixPath(worker.config), sudo=sudo).read().data
+
+
+def leftovers_of(worker: WorkerDescription) -> Iterator[Path]:
+    """The existing leftovers of one worker, if it is on this machine: the backup of its file, and files of commands that were killed."""
+    if worker.config is not None:
+        config = worker.config.resolve()  # a backup stands beside the file itself, behind any links
+        backup = backup_path(config)
+        parts = (backup, replacement_path(config), part_path(config), replacement_path(backup))
+        yield from (path for path in parts if path.is_file())
+    record = record_path(worker)
+    if record is not None:
+        yield from sorted(path for path in record.parent.glob(f"{record.stem}.*") if path.is_file())

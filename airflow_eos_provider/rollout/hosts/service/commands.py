@@ -26,8 +26,7 @@ from airflow_eos_provider.rollout.hosts.machine.processes import (
     look_at_processes,
 )
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
-from airflow_eos_provider.rollout.hosts.service.restart import ActingService
-from airflow_eos_provider.rollout.hosts.service.restart_act import ActKey, RestartTask
+from airflow_eos_provider.rollout.hosts.service.restart_act import ActingService, ActKey, RestartTask
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, details_of, suspended
 
 #: A status command that does not answer within this many seconds is ended.

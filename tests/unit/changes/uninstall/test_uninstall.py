@@ -19,8 +19,8 @@ from airflow_eos_provider.journal.records import (
     RolloutState,
 )
 from airflow_eos_provider.rollout.hosts.choose import host_of
-from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of
 from airflow_eos_provider.rollout.hosts.service.restart_act import record_path
+from airflow_eos_provider.rollout.hosts.worker_file import leftovers_of
 
 NOW = 1_800_000_000.0
 JOURNAL = Item("topic", "eos-rollout-g", "id-1", "history")

@@ -14,8 +14,8 @@ from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.hosts.address import is_same_port
 from airflow_eos_provider.rollout.hosts.machine.processes import Process
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
-from airflow_eos_provider.rollout.hosts.service import started_look
-from airflow_eos_provider.rollout.hosts.service.started_look import LookHere
+from airflow_eos_provider.rollout.hosts.service import started
+from airflow_eos_provider.rollout.hosts.service.started import LookHere
 
 LISTEN = """
 import socket, sys
@@ -50,7 +50,7 @@ def test_a_port_that_another_process_takes_over_is_noticed() -> None:
 
 def test_a_worker_that_opens_its_port_while_it_is_looked_at_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
     here, port = os.getpid(), free_ports(1)[0]
-    read = started_look._listening_sockets
+    read = started._listening_sockets
     opened: list[socket.socket] = []
 
     def reads_behind_the_start(url: str) -> set[str]:
@@ -58,7 +58,7 @@ def test_a_worker_that_opens_its_port_while_it_is_looked_at_is_the_only_one(monk
             opened.append(socket.create_server(("127.0.0.1", port)))
         return read(url)
 
-    monkeypatch.setattr(started_look, "_listening_sockets", reads_behind_the_start)
+    monkeypatch.setattr(started, "_listening_sockets", reads_behind_the_start)
     assert is_single(
         LookHere(ThisMachine(), WorkerDescription("http://127.0.0.1:1")), [here], f"http://127.0.0.1:{port}"
     )
@@ -67,7 +67,7 @@ def test_a_worker_that_opens_its_port_while_it_is_looked_at_is_the_only_one(monk
 
 def test_a_worker_that_closes_its_port_while_it_is_looked_at_has_no_rival(monkeypatch: pytest.MonkeyPatch) -> None:
     here = os.getpid()
-    read = started_look._listening_sockets
+    read = started._listening_sockets
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
@@ -76,7 +76,7 @@ def test_a_worker_that_closes_its_port_while_it_is_looked_at_has_no_rival(monkey
             listener.close()
             return found
 
-        monkeypatch.setattr(started_look, "_listening_sockets", reads_before_the_end)
+        monkeypatch.setattr(started, "_listening_sockets", reads_before_the_end)
         assert is_single(LookHere(ThisMachine(), WorkerDescription(url)), [here], url)
 
 
