@@ -1,4 +1,4 @@
-"""A worker's properties file for commands that need its content, and the files that rolls leave next to a worker's own."""
+"""A worker's properties file for commands that need its content, and what rolls leave next to a worker's files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_properties_file(worker: WorkerDescription) -> bytes:
 
 
 def leftovers_of(worker: WorkerDescription) -> Iterator[Path]:
-    """The existing leftovers of one worker, if it is on this machine: the backup of its file, and files of commands that were killed."""
+    """What rolls have left on this machine: the backup of the worker's file, and files of commands that were killed."""
     if worker.config is not None:
         config = worker.config.resolve()  # a backup stands beside the file itself, behind any links
         backup = backup_path(config)
