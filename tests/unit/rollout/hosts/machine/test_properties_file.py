@@ -86,6 +86,65 @@ def replace(file: PropertiesFile, data: bytes = NEW, *, expect: bytes = OLD) -> 
     file.replace(data, expect_sha256=digest(expect), backup=True)
 
 
+#: Runs a command of a machine as a test wants it: given its words, its input, and what runs it with an input.
+Act = Callable[[Sequence[str], bytes, Callable[[bytes], Answer]], Answer]
+
+
+class Acted:
+    """A machine on which each command runs as a test wants it."""
+
+    def __init__(self, machine: Machine, act: Act) -> None:
+        self._machine = machine
+        self._act = act
+        self.name = machine.name
+
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
+        return self._act(words, stdin, lambda given: self._machine.run(words, stdin=given, seconds=seconds))
+
+    def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
+        raise NotImplementedError
+
+
+def watched(machine: Machine, after: Callable[[], None]) -> Acted:
+    """Something happens after each command."""
+
+    def act(_words: Sequence[str], stdin: bytes, run: Callable[[bytes], Answer]) -> Answer:
+        answer = run(stdin)
+        after()
+        return answer
+
+    return Acted(machine, act)
+
+
+def coarse(machine: Machine) -> Acted:
+    """Its file system has a coarse clock: two changes within one tick look like one."""
+    first: dict[tuple[str, ...], Answer] = {}
+
+    def act(words: Sequence[str], stdin: bytes, run: Callable[[bytes], Answer]) -> Answer:
+        answer = run(stdin)
+        return first.setdefault(tuple(words), answer) if words[0] == "stat" else answer
+
+    return Acted(machine, act)
+
+
+def cut(machine: Machine, at: int, how: str = "after") -> Acted:
+    """The connection is cut at one command, after it has run or in the midst of its input.
+
+    Cut before a command is cut after the one before.
+    """
+    left = [at]
+
+    def act(_words: Sequence[str], stdin: bytes, run: Callable[[bytes], Answer]) -> Answer:
+        left[0] -= 1
+        if left[0] > 0:
+            return run(stdin)
+        if left[0] == 0:
+            run(stdin if how == "after" else stdin[: len(stdin) // 2])
+        raise MachineLostError("cut", may_have_run=True)
+
+    return Acted(machine, act)
+
+
 class TestReading:
     def test_a_file_is_read_with_its_times(self, machine: PrivateMachine) -> None:
         path = placed(machine, "eos")
@@ -115,7 +174,7 @@ class TestReading:
         self, machine: PrivateMachine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = placed(machine, "eos")
-        file = far(Coarse(machine), path)
+        file = far(coarse(machine), path)
         file.read()
         path.write_bytes(NEW)
         assert file.read().data == NEW
@@ -204,10 +263,11 @@ class TestReplacing:
         path = placed(machine, "eos", mode=0o644)
         os.setxattr(path.parent, "system.posix_acl_default", ACCESS_LIST)
         seen: list[int] = []
-        watched = Watched(
-            machine, lambda: seen.extend(e.stat().st_mode for e in path.parent.iterdir() if "backup" in e.name)
-        )
-        replace(far(watched, path))
+
+        def look() -> None:
+            seen.extend(e.stat().st_mode for e in path.parent.iterdir() if "backup" in e.name)
+
+        replace(far(watched(machine, look), path))
         assert seen
         assert {stat.S_IMODE(mode) for mode in seen} == {0o600}
 
@@ -249,7 +309,7 @@ class TestReplacing:
                 path.write_bytes(OLD + b"more=1\n")
 
         with pytest.raises(PlanMovedError, match="a moment ago"):
-            replace(far(Watched(machine, edit), path))
+            replace(far(watched(machine, edit), path))
         assert path.read_bytes() == OLD + b"more=1\n"
         assert beside(path) <= {backup_path(path).name}
 
@@ -264,77 +324,6 @@ class TestReplacing:
             replace(file)
 
 
-class Watched:
-    """A machine on which something happens after each command."""
-
-    name = "connect-1"
-
-    def __init__(self, machine: PrivateMachine, after: Callable[[], None]) -> None:
-        self._machine = machine
-        self._after = after
-
-    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
-        answer = self._machine.run(words, stdin=stdin, seconds=seconds)
-        self._after()
-        return answer
-
-    def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
-        raise NotImplementedError
-
-
-class Coarse(Watched):
-    """A machine whose file system has a coarse clock: two changes within one tick look like one."""
-
-    def __init__(self, machine: PrivateMachine) -> None:
-        super().__init__(machine, lambda: None)
-        self._first: dict[tuple[str, ...], Answer] = {}
-
-    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
-        answer = super().run(words, stdin=stdin, seconds=seconds)
-        return self._first.setdefault(tuple(words), answer) if words[0] == "stat" else answer
-
-
-class LostAnswer(Watched):
-    """A machine on which one command runs and its answer is lost; the connection is mended then."""
-
-    def __init__(self, machine: PrivateMachine, last_word: str, program: str) -> None:
-        super().__init__(machine, lambda: None)
-        self._lost = (program, last_word)
-
-    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
-        answer = super().run(words, stdin=stdin, seconds=seconds)
-        if (words[0], words[-1]) == self._lost:
-            self._lost = ("", "")
-            raise MachineLostError("cut", may_have_run=True)
-        return answer
-
-
-class Cut:
-    """A machine whose connection is cut at one command, after it has run or in the midst of its input.
-
-    Cut before a command is cut after the one before.
-    """
-
-    name = "connect-1"
-
-    def __init__(self, machine: Machine, at: int, how: str) -> None:
-        self._machine = machine
-        self._left = at
-        self._how = how
-
-    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
-        self._left -= 1
-        if self._left > 0:
-            return self._machine.run(words, stdin=stdin, seconds=seconds)
-        if self._left == 0:
-            sent = stdin if self._how == "after" else stdin[: len(stdin) // 2]
-            self._machine.run(words, stdin=sent, seconds=seconds)
-        raise MachineLostError("cut", may_have_run=True)
-
-    def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
-        raise NotImplementedError
-
-
 def test_a_connection_cut_at_any_command_leaves_one_whole_file_and_the_next_attempt_succeeds(
     machine: PrivateMachine,
 ) -> None:
@@ -344,7 +333,7 @@ def test_a_connection_cut_at_any_command_leaves_one_whole_file_and_the_next_atte
         path.write_bytes(OLD)
         backup_path(path).unlink(missing_ok=True)
         try:
-            replace(far(Cut(machine, at, "after"), path))
+            replace(far(cut(machine, at), path))
             break
         except MachineLostError:
             pass
@@ -364,7 +353,17 @@ def test_a_connection_cut_at_any_command_leaves_one_whole_file_and_the_next_atte
 
 def test_a_rename_whose_answer_is_lost_is_looked_for(machine: PrivateMachine) -> None:
     path = placed(machine, "eos")
-    replace(far(LostAnswer(machine, str(path), "mv"), path))
+    lost = []
+
+    def act(words: Sequence[str], stdin: bytes, run: Callable[[bytes], Answer]) -> Answer:
+        answer = run(stdin)
+        if (words[0], words[-1]) == ("mv", str(path)) and not lost:
+            lost.append(words)
+            raise MachineLostError("cut", may_have_run=True)
+        return answer
+
+    replace(far(Acted(machine, act), path))
+    assert lost
     assert path.read_bytes() == NEW
 
 
@@ -374,7 +373,7 @@ def test_a_connection_cut_while_the_new_bytes_are_sent_leaves_the_old_file(machi
     path.write_bytes(OLD)
     at = 1 + [words[0] for words in machine.commands].index("dd")
     with pytest.raises(MachineLostError):
-        replace(far(Cut(machine, at, "within"), path))
+        replace(far(cut(machine, at, "within"), path))
     assert path.read_bytes() == OLD
     assert part_path(path).read_bytes() == NEW[: len(NEW) // 2]
     replace(far(machine, path))
@@ -429,7 +428,7 @@ def test_a_late_command_of_an_earlier_attempt_puts_no_half_file_in_place(
 
     whole = [OLD, NEW]
     try:
-        replace(far(Watched(machine, after), path))
+        replace(far(watched(machine, after), path))
     except EosError:
         pass
     else:
@@ -635,25 +634,6 @@ class TestFileSystems:
         assert beside(path) == {backup_path(path).name}
 
 
-class CutOverSsh:
-    """A real machine over SSH whose connection is killed before each command that writes."""
-
-    name = "connect-1"
-
-    def __init__(self, machine: Machine, cut: Callable[[], int]) -> None:
-        self._machine = machine
-        self._cut = cut
-        self.killed = 0
-
-    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
-        if words[0] in ("cp", "dd", "mv"):
-            self.killed += self._cut()
-        return self._machine.run(words, stdin=stdin, seconds=seconds)
-
-    def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
-        raise NotImplementedError
-
-
 def test_over_ssh_a_connection_that_is_killed_leaves_one_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "connect.properties"
     path.write_bytes(OLD)
@@ -662,15 +642,22 @@ def test_over_ssh_a_connection_that_is_killed_leaves_one_whole_file(tmp_path: Pa
     with running_sshd(tmp_path / "sshd") as sshd:
         machine = machine_of(sshd.description())
         assert PropertiesFile(machine, PurePosixPath(path), sudo=False).obstacle_to_change() is None
-        killed = CutOverSsh(machine, sshd.kill_sessions)
+        killed = 0
+
+        def act(words: Sequence[str], stdin: bytes, run: Callable[[bytes], Answer]) -> Answer:
+            nonlocal killed
+            if words[0] in ("cp", "dd", "mv"):
+                killed += sshd.kill_sessions()
+            return run(stdin)
+
         try:
-            replace(PropertiesFile(killed, PurePosixPath(path), sudo=False))
+            replace(far(Acted(machine, act), path))
         except MachineLostError:
             left = path.read_bytes()
             assert left in (OLD, NEW)
             if left == OLD:
                 replace(PropertiesFile(machine, PurePosixPath(path), sudo=False))
-    assert killed.killed
+    assert killed
     assert path.read_bytes() == NEW
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert os.getxattr(path, "user.note") == b"kept"
@@ -710,18 +697,6 @@ def test_the_mount_of_a_path_is_the_deepest_and_last_one() -> None:
     assert mount_of(PurePosixPath("/x"), "nonsense") is None
 
 
-class Odd(ThisMachine):
-    """A machine on which one program prints other things than that of GNU coreutils."""
-
-    def __init__(self, program: str, printed: bytes) -> None:
-        self.program = program
-        self.printed = printed
-
-    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
-        answer = super().run(words, stdin=stdin, seconds=seconds)
-        return Answer(0, self.printed, b"") if words[0] == self.program else answer
-
-
 @pytest.mark.parametrize(
     ("program", "printed"),
     [
@@ -738,8 +713,12 @@ def test_what_a_program_prints_otherwise_is_an_error_and_the_file_is_as_it_was(
 ) -> None:
     path = tmp_path / "c.properties"
     path.write_bytes(OLD)
+
+    def act(words: Sequence[str], stdin: bytes, run: Callable[[bytes], Answer]) -> Answer:
+        return Answer(0, printed, b"") if words[0] == program else run(stdin)
+
     with pytest.raises(CommandError, match=f"output of {program} cannot be read"):
-        replace(far(Odd(program, printed), path))
+        replace(far(Acted(ThisMachine(), act), path))
     assert path.read_bytes() == OLD
     assert beside(path) == set()
 
@@ -747,28 +726,18 @@ def test_what_a_program_prints_otherwise_is_an_error_and_the_file_is_as_it_was(
 def test_after_a_change_nothing_is_asked_that_the_change_has_shown(tmp_path: Path) -> None:
     path = tmp_path / "connect.properties"
     path.write_bytes(OLD)
-    machine = CountingMachine()
-    file = PropertiesFile(machine, PurePosixPath(path), sudo=False)
+    commands: list[None] = []
+    file = far(watched(ThisMachine(), lambda: commands.append(None)), path)
     assert file.obstacle_to_change() is None
-    asked = machine.count
+    asked = len(commands)
     replace(file)
-    machine.count = 0
+    commands.clear()
     assert file.obstacle_to_change() is None
-    assert machine.count == 1 < asked
+    assert len(commands) == 1 < asked
     path.write_bytes(OLD)
-    machine.count = 0
+    commands.clear()
     assert file.obstacle_to_change() is None
-    assert machine.count > 1, "a file that another has written was not looked at anew"
-
-
-class CountingMachine(ThisMachine):
-    """This machine; counts its commands."""
-
-    count = 0
-
-    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
-        self.count += 1
-        return super().run(words, stdin=stdin, seconds=seconds)
+    assert len(commands) > 1, "a file that another has written was not looked at anew"
 
 
 def test_on_this_machine_errors_name_no_machine(tmp_path: Path) -> None:
