@@ -57,7 +57,7 @@ class Pins:
 
     @classmethod
     def of_values(cls, values: Mapping[str, object]) -> Pins | None:
-        """The pins that :meth:`to_values` wrote; None in a record of a version that had none."""
+        """The pins that :meth:`to_values` wrote; None where it names none."""
         if LEDGER_VALUE not in values:
             return None
         target = TopicPin(str(values[TARGET_VALUE]), str(values[TARGET_ID_VALUE])) if TARGET_VALUE in values else None
@@ -96,9 +96,15 @@ def _change(role: str, was: TopicPin | None, now: TopicPin) -> str:
 
 
 def require_same(what: str, pinned: Sequence[Pinned], found: Pins) -> None:
-    """Compare the topics found with those on record; a record without any is not compared."""
+    """Compare the topics found with those on record."""
     for entry in pinned:
-        if entry.pins and (different := changes(entry.pins, found, with_target=entry.with_target)):
+        if entry.pins is None:
+            raise TopicChangedError(
+                f"{what}: {entry.by} names no topics, so nothing shows which ones it is about.",
+                expected="the ledger's name and id, as every version writes them",
+                remedy="Find out who wrote the record. Write the interval under another pipeline name.",
+            )
+        if different := changes(entry.pins, found, with_target=entry.with_target):
             raise TopicChangedError(
                 f"{what} has other topics than {entry.by}: {'; '.join(different)}.",
                 expected="the topics that it was started with",
