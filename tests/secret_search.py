@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 import psutil
+from confluent_kafka.admin import AdminClient
 
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.postgres import Postgres
@@ -86,7 +86,7 @@ def search_temporary_files(found: Found) -> None:
 
 def search_topics(found: Found, lab: Lab) -> None:
     """Every record of every topic, aborted ones included; the place is the topic."""
-    for topic in QuietAdmin(lab.kafka).client.list_topics(timeout=180).topics:
+    for topic in AdminClient(lab.kafka.confluent()).list_topics(timeout=180).topics:
         records: list[LogRecord] = []
         scan_to_end(lab.kafka, topic, records.extend, isolation="read_uncommitted", headers=True)
         for record in records:

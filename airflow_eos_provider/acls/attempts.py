@@ -9,23 +9,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Iterable, Mapping
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from kafka.errors import AuthorizationError
 
 from airflow_eos_provider.acls.judge import RightFinding, Source, right
 from airflow_eos_provider.acls.rules import Rule
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.acl_values import EVERYTHING, Operation, Pattern, Resource
-from airflow_eos_provider.kafka.admin.authorized_operations import cluster_operations, operations_of
-from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.admin.client import Admin
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 _CALL_SECONDS = 15.0
-
-#: What the brokers answer who may not create a topic.
-_NO_CREATION = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
 
 def try_all(
@@ -88,10 +83,7 @@ class Attempts:
             return {}
         found: dict[Rule, RightFinding] = {}
         with self._kafka.admin() as admin:
-            futures = admin.client.describe_topics(
-                TopicCollection(names), include_authorized_operations=True, request_timeout=_CALL_SECONDS
-            )
-            allowed = operations_of(futures, admin.explain)
+            allowed = admin.allowed(names, _CALL_SECONDS)
             for rule in rules:
                 there = allowed[rule.name]
                 if rule.operation is Operation.CREATE and not there:
@@ -106,8 +98,7 @@ class Attempts:
         if not rules:
             return {}
         with self._kafka.admin() as admin:
-            future = admin.client.describe_cluster(include_authorized_operations=True, request_timeout=_CALL_SECONDS)
-            there = cluster_operations(admin.answer(future, "describing the cluster"))
+            there = admin.cluster(_CALL_SECONDS).operations
         return {rule: _finding(rule, allowed=any(each.allows(rule.operation) for each in there)) for rule in rules}
 
 
@@ -127,18 +118,10 @@ def _one(rule: Rule) -> str:
     return rule.name if rule.pattern is Pattern.LITERAL else f"{rule.name}{secrets.token_hex(8)}"
 
 
-def _may_create(admin: QuietAdmin, topic: str) -> bool:
+def _may_create(admin: Admin, topic: str) -> bool:
     """Whether the brokers would create it; they only look whether they would."""
-    wanted = NewTopic(topic, num_partitions=1, replication_factor=-1)
-    (future,) = admin.client.create_topics([wanted], validate_only=True, request_timeout=_CALL_SECONDS).values()
-    try:
-        future.result()
-    except KafkaException as error:
-        if error.args[0].code() in _NO_CREATION:
-            return False
-        if error.args[0].code() < 0:  # librdkafka's own: no broker has answered
-            raise admin.explain(error, f"trying to create topic {topic}") from error
-    return True
+    refusal = admin.create_topic(topic, 1, -1, {}, _CALL_SECONDS, only_validate=True)
+    return not isinstance(refusal, AuthorizationError)
 
 
 def _finding(rule: Rule, *, allowed: bool) -> RightFinding:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
-from confluent_kafka import KafkaException, TopicCollection
-
 from airflow_eos_provider.acls.facts import Seen, SeenConnector
 from airflow_eos_provider.acls.judge import Authorizer
 from airflow_eos_provider.connect.properties import plain_topics, written
@@ -15,8 +13,6 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, OWN_TOPIC, STATUS, read_worker_files
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.kafka.admin.authorized_operations import operations_of
-from airflow_eos_provider.kafka.admin.broker_settings import broker_settings
 from airflow_eos_provider.kafka.session import Session
 
 _CALL_SECONDS = 15.0
@@ -101,8 +97,8 @@ def existing(kafka: Session, topics: Collection[str]) -> frozenset[str]:
     :raises UnreachableError: no broker answers.
     """
     with kafka.admin() as admin:
-        futures = admin.client.describe_topics(TopicCollection(sorted(topics)), request_timeout=_CALL_SECONDS)
-        return frozenset(topic for topic, there in operations_of(futures, admin.explain).items() if there is not None)
+        allowed = admin.allowed(topics, _CALL_SECONDS)
+    return frozenset(topic for topic, there in allowed.items() if there is not None)
 
 
 def read_authorizer(kafka: Session) -> Authorizer:
@@ -120,8 +116,8 @@ def read_authorizer(kafka: Session) -> Authorizer:
     if acls is None:
         return Authorizer(is_there=False)
     settings: Mapping[str, str | None] | None = None
-    with kafka.admin() as admin, suppress(KafkaException):
-        settings = broker_settings(admin, _CALL_SECONDS)
+    with kafka.admin() as admin, suppress(EosError):
+        settings = admin.broker_settings(min(admin.cluster(_CALL_SECONDS).ports), _CALL_SECONDS)
     if settings is None:
         return Authorizer(acls)
     said = settings.get(_WITHOUT_ACL, "false")

@@ -16,18 +16,16 @@ Version 0 is ``eager`` (named "default" on the wire), 1 ``compatible``, 2 ``sess
 from __future__ import annotations
 
 import struct
-import time
 from dataclasses import dataclass
-from typing import Any
 
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
+from kafka.errors import CoordinatorLoadInProgressError
 
 from airflow_eos_provider.connect.cluster.description import worker_id_of
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
-from airflow_eos_provider.kafka.admin.group_coordinators import ask_again, moves
-from airflow_eos_provider.kafka.clients import QuietAdmin, explain
-from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
+from airflow_eos_provider.kafka.admin import groups
+from airflow_eos_provider.kafka.admin.client import Admin
+from airflow_eos_provider.kafka.admin.groups import Group, describe_groups, list_groups
 from airflow_eos_provider.kafka.session import Kafka, session_of
 
 PROTOCOL_TYPE = "connect"
@@ -188,72 +186,34 @@ def _placement_of(protocol: str, allocation: Assignment | None, assignment: Assi
 
 def describe_group(kafka: Kafka, group_id: str, timeout_seconds: float = 10.0) -> WorkerGroup:
     with session_of(kafka) as session, session.admin() as admin:
-        return _describe(admin, group_id, timeout_seconds)
-
-
-def _describe(admin: QuietAdmin, group_id: str, timeout_seconds: float) -> WorkerGroup:
-    deadline = time.monotonic() + timeout_seconds
-    # librdkafka's group listing waits its whole time for a dead address; this first question tells sooner, and why.
-    cluster = admin.client.describe_cluster(request_timeout=min(timeout_seconds, CONNECT_SECONDS))
-    admin.answer(cluster, f"describing group {group_id}")
-
-    def look() -> list[Any]:
-        groups = _list(admin, group_id, deadline)
-        if not _is_listed(groups) and _is_gone(admin, group_id, deadline):
-            known = [each.id for each in _list(admin, None, deadline) if each.protocol_type == PROTOCOL_TYPE]
+        what = f"describing group {group_id}"
+        found = describe_groups(admin, [group_id], timeout_seconds)[group_id]
+        if isinstance(found, Exception):
+            raise _unlisted(admin, found, what)
+        if not found.is_there:
+            known = [name for name, kind in _types(admin, timeout_seconds).items() if kind == PROTOCOL_TYPE]
             raise ConfigurationError(
                 f"There is no group {group_id} on the Kafka cluster at {admin.settings.bootstrap_servers}. Connect "
-                f"groups there: {', '.join(sorted(known)) or 'none'}.",
+                f"groups there: {', '.join(known) or 'none'}.",
                 remedy="Set group_id to the workers' group.id; a group is gone soon after its last worker has stopped.",
             )
-        return groups
-
-    groups = ask_again(admin, look, _is_unsettled, deadline)
-    error = groups[0].error if groups else None
-    if _is_unsettled(groups):
-        why = f": {error.str()}" if error is not None else ""
-        raise UnreachableError(f"The coordinator of group {group_id} is not available{why}.")
-    if error is not None:
-        raise explain(error, f"describing group {group_id}", admin.settings)
-    if groups[0].protocol_type != PROTOCOL_TYPE:
+    if found.protocol_type != PROTOCOL_TYPE:
         raise ConfigurationError(
-            f"The group {group_id} is no Connect group, its protocol type is {groups[0].protocol_type or 'unknown'!r}.",
+            f"The group {group_id} is no Connect group, its protocol type is {found.protocol_type or 'unknown'!r}.",
             expected=f"protocol type {PROTOCOL_TYPE!r}",
             remedy="Set group_id to the workers' group.id.",
         )
-    return worker_group(groups[0])
-
-
-def _is_listed(groups: list[Any]) -> bool:
-    return bool(groups) and (groups[0].state != "Dead" or bool(groups[0].members))
-
-
-def _is_unsettled(groups: list[Any]) -> bool:
-    return not _is_listed(groups) or moves(groups[0].error)
-
-
-def _is_gone(admin: QuietAdmin, group_id: str, deadline: float) -> bool:
-    """Whether the group's coordinator says that there is no such group.
-
-    A listing asks every broker and takes what they answer: while the coordinator moves, none of them has the group.
-    """
-    seconds = max(1.0, deadline - time.monotonic())
-    try:
-        found = admin.client.describe_consumer_groups([group_id], request_timeout=seconds)[group_id].result()
-    except KafkaException as error:
-        code = error.args[0].code()
-        if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            raise admin.explain(error, f"describing group {group_id}") from error
-        # It is there: librdkafka takes consumers' groups only, and says so of a group of workers.
-        return bool(code == KafkaError.GROUP_ID_NOT_FOUND)
-    return found.state is ConsumerGroupState.DEAD and not found.members
+    return worker_group(found)
 
 
 def listed_groups(kafka: Kafka, timeout_seconds: float = 10.0) -> tuple[WorkerGroup, ...]:
-    """All groups that the Kafka cluster knows, of whatever kind; without members those that may not be described."""
+    """All groups that the Kafka cluster knows; with members those of Connect that may be described."""
     with session_of(kafka) as session, session.admin() as admin:
-        listed = _list(admin, None, time.monotonic() + timeout_seconds)
-    return tuple(sorted(map(worker_group, listed), key=lambda group: group.group_id))
+        types = _types(admin, timeout_seconds)
+        connect = [name for name, kind in types.items() if kind == PROTOCOL_TYPE]
+        described = describe_groups(admin, connect, timeout_seconds)
+    found = {name: worker_group(group) for name, group in described.items() if isinstance(group, Group)}
+    return tuple(found.get(name) or WorkerGroup(name, "", "", kind, is_described=False) for name, kind in types.items())
 
 
 def other_groups(kafka: Kafka, group_id: str, timeout_seconds: float = 10.0) -> tuple[WorkerGroup, ...]:
@@ -271,32 +231,38 @@ def known_group(group: WorkerGroup) -> KnownGroup:
     return KnownGroup(group.group_id, frozenset(names | {name for each in given for name, _ in each.tasks}))
 
 
-def worker_group(described: Any) -> WorkerGroup:
-    """Decode a group as confluent-kafka lists it; members' bytes that are not Connect's become their problem."""
-    is_connect = described.protocol_type == PROTOCOL_TYPE
-    members = [_member(described.protocol, member) for member in described.members] if is_connect else []
+def _types(admin: Admin, seconds: float) -> dict[str, str]:
+    """By group its protocol type, in the order of their names."""
+    listed = list_groups(admin, seconds)
+    if listed.errors:
+        raise _unlisted(admin, listed.errors[0], "listing groups")
+    return dict(sorted(listed.types.items()))
+
+
+def worker_group(described: Group) -> WorkerGroup:
+    """Decode a group; members' bytes that are not Connect's become their problem."""
+    members = [_member(described.protocol, member) for member in described.members]
     return WorkerGroup(
         group_id=described.id,
         state=described.state,
         protocol=described.protocol,
         protocol_type=described.protocol_type,
         members=tuple(sorted(members, key=lambda member: (member.worker_id, member.member_id))),
-        is_described=described.error is None,
     )
 
 
-def _member(protocol: str, described: Any) -> Member:
+def _member(protocol: str, described: groups.Member) -> Member:
     problem = None
     said = assigned = None
     try:
-        said = decode_metadata(protocol, described.metadata or b"")
-        assigned = decode_assignment(protocol, described.assignment or b"")
+        said = decode_metadata(protocol, described.metadata)
+        assigned = decode_assignment(protocol, described.assignment)
     except UndecodableError as error:
         problem = str(error)
     return Member(
         member_id=described.id,
         client_id=described.client_id,
-        client_host=described.client_host,
+        client_host=described.host,
         url=said.url if said else "",
         worker_id=worker_id_of(said.url) if said else described.id,
         config_offset=said.config_offset if said else -1,
@@ -306,26 +272,13 @@ def _member(protocol: str, described: Any) -> Member:
     )
 
 
-def _list(admin: QuietAdmin, group_id: str | None, deadline: float) -> list[Any]:
-    what = f"describing group {group_id}" if group_id else "listing groups"
-
-    def ask() -> list[Any] | KafkaException:
-        left = max(1.0, deadline - time.monotonic())
-        try:
-            return list(admin.client.list_groups(group_id, timeout=left))
-        except KafkaException as error:
-            return error
-
-    listed = ask_again(admin, ask, moves, deadline)
-    if isinstance(listed, list):
-        return listed
-    if moves(listed):
-        raise UnreachableError(
-            f"The Kafka cluster at {admin.settings.bootstrap_servers} does not list its groups ({what}): "
-            f"{listed.args[0].str()}.",
+def _unlisted(admin: Admin, error: Exception, what: str) -> EosError:
+    if isinstance(error, CoordinatorLoadInProgressError):
+        return UnreachableError(
+            f"The Kafka cluster at {admin.settings.bootstrap_servers} does not list its groups ({what}): {error}.",
             remedy="A broker reads its groups after each start. Try again; if it stays so, read the brokers' logs.",
         )
-    raise admin.explain(listed, what) from listed
+    return admin.explain(error, what)
 
 
 def decode_metadata(protocol: str, data: bytes) -> Metadata | None:

@@ -636,12 +636,12 @@ def _answer(what: str, ask: Callable[[], str]) -> tuple[bool, str]:
 
 
 def _ask_brokers(kafka: KafkaSettings) -> str:
-    from airflow_eos_provider.kafka.clients import QuietAdmin
     from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
+    from airflow_eos_provider.kafka.session import Session
 
-    admin = QuietAdmin(kafka)
-    described = admin.answer(admin.client.describe_cluster(request_timeout=CONNECT_SECONDS), "which brokers it has")
-    return f"{len(described.nodes)} broker{'' if len(described.nodes) == 1 else 's'}"
+    with Session(kafka) as session, session.admin() as admin:
+        brokers = len(admin.cluster(CONNECT_SECONDS, "which brokers it has").ports)
+    return f"{brokers} broker{'' if brokers == 1 else 's'}"
 
 
 def _ask_group(cluster: ConnectCluster) -> str:

@@ -15,8 +15,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicCollection
-
 from airflow_eos_provider.errors import ConfigurationError, NotKnownError
 from airflow_eos_provider.interval.interval import Run, Wholes
 from airflow_eos_provider.interval.messages import Completed, RunSummary, decoded
@@ -32,8 +30,6 @@ from airflow_eos_provider.interval.topics.ledger import (
 )
 from airflow_eos_provider.interval.topics.reader import TopicReader
 from airflow_eos_provider.interval.topics.run_topics import RunTopics
-from airflow_eos_provider.kafka.admin.authorized_operations import operations_of
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.session import Kafka, Session
@@ -360,11 +356,8 @@ def is_there(kafka: KafkaSettings, topic: str, there: Collection[str] | None = N
 
 def require_seen(kafka: KafkaSettings, *missing: str) -> None:
     """Go on only if topics that are not in the brokers' list do not exist, and are not merely hidden."""
-    admin = QuietAdmin(kafka)
-    futures = admin.client.describe_topics(
-        TopicCollection(list(missing)), include_authorized_operations=True, request_timeout=CONNECT_SECONDS
-    )
-    hidden = [name for name, allowed in operations_of(futures, admin.explain).items() if allowed == frozenset()]
+    with Session(kafka) as session, session.admin() as admin:
+        hidden = [name for name, allowed in admin.allowed(missing, CONNECT_SECONDS).items() if allowed == frozenset()]
     if hidden:
         raise NotKnownError(
             f"{kafka.who} may not see topic {hidden[0]}, so eos cannot tell whether it exists.",
@@ -381,11 +374,8 @@ def pipelines_among(names: Iterable[str], group_id: str) -> list[str]:
 
 def topics(kafka: KafkaSettings) -> frozenset[str]:
     """The topics of a cluster, as far as one may see them."""
-    admin = QuietAdmin(kafka)
-    try:
-        return frozenset(admin.client.list_topics(timeout=CONNECT_SECONDS).topics)
-    except KafkaException as error:
-        raise admin.explain(error, "listing the topics") from error
+    with Session(kafka) as session, session.admin() as admin:
+        return frozenset(admin.topics(None, CONNECT_SECONDS))
 
 
 def _of_complete(record: CompleteRecord) -> RunStatus:

@@ -5,32 +5,20 @@ from __future__ import annotations
 import logging
 import re
 import time
-import warnings
-from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     Producer,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    ConfigResource,
-    OffsetSpec,
-    ResourceType,
 )
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
-from airflow_eos_provider.kafka.questions import EARLIEST, LATEST, Offsets, TopicDescription, not_allowed
+from airflow_eos_provider.kafka.questions import not_allowed
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: librdkafka writes to standard error unless it has a logger, and repeats itself for ever while a broker is away. What
@@ -38,16 +26,6 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 logger = logging.getLogger("airflow_eos_provider.librdkafka")
 logger.addHandler(logging.NullHandler())
 logger.propagate = False
-
-#: The only call of confluent-kafka that shows a member's raw bytes, which is where Connect says who leads and what runs
-#: where; its successors do not. Its warning would stand in every task's log.
-warnings.filterwarnings("ignore", r"list_groups\(\) is deprecated", DeprecationWarning)
-
-#: What brokers without topic ids answer, and the alphabet of Kafka's own tools.
-_NO_ID = "A" * 22
-_URL_SAFE = str.maketrans("+/", "-_")
-
-T = TypeVar("T")
 
 #: A partition's leader has just moved, and the client still knows the old one; who leads it now has not answered. The
 #: answer itself is no reason for librdkafka's admin calls to ask again.
@@ -63,7 +41,6 @@ MOVED = frozenset(
 )
 #: Who is asked does not know the topic or partition. Of a topic that another broker knows, it has not heard yet.
 NOT_KNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
-_NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})
 _UNREACHABLE = MOVED | frozenset(
     {
         KafkaError._TRANSPORT,
@@ -133,137 +110,6 @@ class ClientErrors:
         self.last = self._refused_at = None
 
 
-class QuietAdmin:
-    """An admin client with its client_errors.
-
-    :param settings: the Kafka cluster.
-    :raises ConfigurationError: librdkafka does not take a property.
-    """
-
-    def __init__(self, settings: KafkaSettings) -> None:
-        self.settings = settings
-        self.client_errors = ClientErrors()
-        configuration: dict[str, Any] = {**settings.confluent(), "error_cb": self.client_errors}
-        try:
-            self.client = AdminClient(configuration, logger=logger)
-        except (KafkaException, ValueError, TypeError) as error:
-            raise _unfit(error) from None
-
-    def answer(self, future: Future[T], what: str) -> T:
-        """The result of one admin call.
-
-        :param future: as an admin call returns it; the call itself bounds the wait.
-        :param what: the call in words, for errors.
-        :raises UnreachableError: no broker answered in time.
-        :raises ConfigurationError: the broker refused these credentials.
-        :raises EosError: the broker answered with another error.
-        """
-        try:
-            answer = future.result()
-        except KafkaException as error:
-            raise self.explain(error, what) from error
-        self.client_errors.served()
-        return answer
-
-    def explain(self, error: KafkaException, what: str) -> EosError:
-        """This package's error for one of librdkafka's."""
-        self.client.poll(0)  # serves the callback that gets the reason
-        return explain(error.args[0], what, self.settings, self.client_errors)
-
-    # Questions
-
-    def partitions_of(self, topic: str, seconds: float) -> tuple[str | None, set[int]] | None:
-        """As :class:`~airflow_eos_provider.kafka.questions.Questions` has it, and so are the others."""
-        try:
-            return self._partitions_of(topic, seconds / 2)
-        except ValueError as error:  # librdkafka's own check of the name
-            raise ConfigurationError(f"{topic!r} is not a name of a topic: {error}.") from None
-        except KafkaException as error:
-            if error.args[0].code() in _NO_TOPIC:
-                return None
-            raise self.explain(error, f"describing topic {topic}") from error
-
-    def _partitions_of(self, topic: str, seconds: float) -> tuple[str | None, set[int]]:
-        (future,) = self.client.describe_topics(TopicCollection([topic]), request_timeout=seconds).values()
-        try:
-            found = future.result()
-            return spelled(str(found.topic_id)) or None, {partition.id for partition in found.partitions}
-        except KafkaException as error:
-            if error.args[0].code() not in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
-                raise
-        # The admin client asks the controller. A KRaft cluster names any living broker as that, and it may hang. A new
-        # consumer asks the first broker that it reaches. It costs more. Unlike an admin client, it creates no topic.
-        with closing(quiet_consumer(self.settings, self.client_errors, allow_auto_create_topics=False)) as other:
-            listed = other.list_topics(topic, timeout=seconds).topics[topic]
-        if listed.error is not None:
-            raise KafkaException(listed.error)
-        return None, set(listed.partitions)
-
-    def described(self, names: Sequence[str], seconds: float) -> dict[str, TopicDescription]:
-        found = {}
-        try:
-            answers = self.client.describe_topics(TopicCollection(list(names)), request_timeout=seconds)
-        except ValueError as error:  # librdkafka's own check of the names
-            raise ConfigurationError(f"{names[0]!r} is not a name of a topic: {error}.") from None
-        for name, future in answers.items():
-            try:
-                answer = future.result()
-            except KafkaException as error:
-                if error.args[0].code() not in _NO_TOPIC:
-                    raise self.explain(error, f"describing topic {name}") from error
-            else:
-                copies = [len(partition.replicas) for partition in answer.partitions] or [0]
-                found[name] = TopicDescription(
-                    spelled(str(answer.topic_id)), len(answer.partitions), max(copies), min(copies)
-                )
-        return found
-
-    def topic_settings(self, names: Sequence[str], seconds: float) -> dict[str, dict[str, str]]:
-        found: dict[str, dict[str, str]] = {}
-        wanted = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-        for resource, future in self.client.describe_configs(wanted, request_timeout=seconds).items():
-            try:
-                entries: Mapping[str, Any] = future.result()
-                found[resource.name] = {name: entry.value for name, entry in entries.items()}
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    what = f"reading the settings of topic {resource.name} (DescribeConfigs)"
-                    raise self.explain(error, what) from error
-        return found
-
-    def offsets(
-        self, topic: str, partitions: Collection[int], at: int, *, committed: bool, seconds: float, what: str
-    ) -> Offsets:
-        places: dict[TopicPartition, OffsetSpec] = {TopicPartition(topic, p): _spec(at) for p in partitions}
-        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        found: dict[int, int] = {}
-        moved: EosError | None = None
-        unknown: EosError | None = None
-        for tp, future in self.client.list_offsets(places, isolation_level=isolation, request_timeout=seconds).items():
-            try:
-                found[tp.partition] = int(future.result().offset)
-            except KafkaException as error:
-                explained, code = self.explain(error, what), error.args[0].code()
-                if code not in MOVED | NOT_KNOWN:
-                    raise explained from error
-                moved, unknown = (explained, unknown) if code in MOVED else (moved, explained)
-        return Offsets(found, moved, unknown)
-
-    def topics(self, seconds: float) -> dict[str, Any]:
-        """The metadata of all topics that the principal may see, by name."""
-        try:
-            listed = self.client.list_topics(timeout=seconds).topics
-        except KafkaException as error:
-            raise self.explain(error, "listing the topics") from error
-        return {name: topic for name, topic in listed.items() if topic.error is None}
-
-    def ask_for_leaders(self, topic: str, seconds: float, what: str) -> None:
-        try:
-            self.client.list_topics(topic, timeout=seconds)
-        except KafkaException as error:
-            raise self.explain(error, what) from error
-
-
 @dataclass(frozen=True, slots=True)
 class AssignedConsumer:
     """A consumer for ``assign``, with the errors that librdkafka reported meanwhile."""
@@ -276,11 +122,6 @@ def assigned_consumer(settings: KafkaSettings, properties: Mapping[str, object])
     """One of these properties; see :func:`quiet_consumer`."""
     client_errors = ClientErrors()
     return AssignedConsumer(quiet_consumer(settings, client_errors, **properties), client_errors)
-
-
-def _spec(at: int) -> OffsetSpec:
-    named: dict[int, OffsetSpec] = {EARLIEST: OffsetSpec.earliest(), LATEST: OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-    return named.get(at) or OffsetSpec.for_timestamp(at)
 
 
 def quiet_consumer(settings: KafkaSettings, client_errors: ClientErrors, **extra: object) -> Consumer:
@@ -347,11 +188,6 @@ def explain(
     return EosError(
         f"The Kafka cluster at {settings.bootstrap_servers} answered with an error ({what}): {error.str()}."
     )
-
-
-def spelled(topic_id: str) -> str:
-    """A topic id as Kafka's own tools spell it; librdkafka has the other alphabet of base64. Empty without one."""
-    return "" if topic_id == _NO_ID else topic_id.translate(_URL_SAFE)
 
 
 def _unfit(error: Exception) -> ConfigurationError:

@@ -14,13 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 from airflow_eos_provider.kafka.borrowed_clients import Lent
-from airflow_eos_provider.kafka.questions import CONNECT_SECONDS, Questions
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 if TYPE_CHECKING:
+    from airflow_eos_provider.kafka.admin.client import Admin
     from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-    from airflow_eos_provider.kafka.clients import AssignedConsumer, QuietAdmin
-    from airflow_eos_provider.kafka.wire_questions import WireQuestions
+    from airflow_eos_provider.kafka.clients import AssignedConsumer
 
 T = TypeVar("T")
 
@@ -62,29 +62,14 @@ class Session:
         """How many clients were made so far."""
         return sum(lent.made for lent in list(self._clients.values()))
 
-    @contextmanager
-    def admin(self) -> Iterator[QuietAdmin]:
-        """An admin client.
-
-        :raises ConfigurationError: librdkafka does not take a property.
-        """
-        with self.lent("admin", partial(_admin_client, self.settings), _nothing).lend() as admin:
-            admin.client_errors.clear()  # what it reported between two questions explains neither
-            yield admin
-
-    def questions(self) -> AbstractContextManager[Questions]:
-        """What topics can be asked about by."""
-        return self.admin()
+    def admin(self) -> AbstractContextManager[Admin]:
+        """An admin client."""
+        return self.lent("admin", partial(_admin, self.settings), lambda admin: admin.close()).lend()
 
     def cluster_id(self) -> str:
-        """The id of the Kafka cluster.
-
-        :raises ConfigurationError: the principal may not describe the cluster.
-        :raises UnreachableError: no broker answers.
-        """
+        """The id of the Kafka cluster."""
         with self.admin() as admin:
-            described = admin.client.describe_cluster(request_timeout=CONNECT_SECONDS)
-            return str(admin.answer(described, "describing the cluster").cluster_id)
+            return admin.cluster(CONNECT_SECONDS).id
 
     @contextmanager
     def consumer(self, **properties: object) -> Iterator[AssignedConsumer]:
@@ -134,11 +119,7 @@ class Session:
 
 
 class WireSession(Session):
-    """A session that reads topics and asks about them without librdkafka."""
-
-    def questions(self) -> AbstractContextManager[WireQuestions]:
-        make = partial(_wire_questions, self.settings)
-        return self.lent("questions", make, lambda questions: questions.close()).lend()
+    """A session that reads topics without librdkafka."""
 
 
 #: A Kafka cluster: its settings for one question, or a session for many.
@@ -160,34 +141,24 @@ def settings_of(kafka: Kafka) -> KafkaSettings:
     return kafka.settings if isinstance(kafka, Session) else kafka
 
 
-def _admin_client(settings: KafkaSettings) -> QuietAdmin:
-    # Spark's executors have no librdkafka.
-    from airflow_eos_provider.kafka.clients import QuietAdmin
+def _admin(settings: KafkaSettings) -> Admin:
+    # kafka-python takes a while to import.
+    from airflow_eos_provider.kafka.admin.client import Admin
 
-    return QuietAdmin(settings)
+    return Admin(settings)
 
 
 def _consumer(settings: KafkaSettings, properties: Mapping[str, object]) -> AssignedConsumer:
+    # Spark's executors have no librdkafka.
     from airflow_eos_provider.kafka.clients import assigned_consumer
 
     return assigned_consumer(settings, properties)
 
 
-def _wire_questions(settings: KafkaSettings) -> WireQuestions:
-    from airflow_eos_provider.kafka.wire_questions import WireQuestions
-
-    return WireQuestions(settings)
-
-
 def _transactions_client(settings: KafkaSettings, answer_seconds: float) -> TransactionsClient:
-    # kafka-python takes a while to import, and who only reads a topic needs none of it.
     from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 
     return TransactionsClient(settings, timeout_seconds=answer_seconds).__enter__()
-
-
-def _nothing(_: object) -> None:
-    """An admin client has no ``close``; it ends when it is collected."""
 
 
 def _close_all(clients: dict[object, Lent[Any]]) -> None:

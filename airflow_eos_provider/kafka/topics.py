@@ -2,7 +2,7 @@
 
 A broker may hear of a new topic later than its neighbours, so a topic that one broker does not know is not yet absent:
 :meth:`Topics.find` and :meth:`Topics.settings_of` ask for a while, and :meth:`Topics.create` returns when the topic is
-known. Changes go through librdkafka, which is imported for them alone.
+known.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Topics:
         deadline = time.monotonic() + _CALL_SECONDS
         while True:
             try:
-                with self._session.questions() as questions:
-                    return questions.described(names, CONNECT_SECONDS)
+                with self._session.admin() as admin:
+                    return admin.topics(names, CONNECT_SECONDS)
             except UnreachableError:
                 if time.monotonic() > deadline:
                     raise
@@ -70,8 +70,8 @@ class Topics:
         found: dict[str, dict[str, str]] = {}
         deadline = time.monotonic() + _NEWS_SECONDS
         while wanted := [name for name in names if name not in found]:
-            with self._session.questions() as questions:
-                found |= questions.topic_settings(wanted, _CALL_SECONDS)
+            with self._session.admin() as admin:
+                found |= admin.topic_settings(wanted, _CALL_SECONDS)
             if len(found) < len(names):
                 if time.monotonic() > deadline:
                     raise missing_topic(next(name for name in names if name not in found), self._session.settings)
@@ -81,13 +81,12 @@ class Topics:
     def partitions(self) -> dict[str, int]:
         """By name how many partitions each topic has that the principal may see."""
         with self._session.admin() as admin:
-            return {name: len(topic.partitions) for name, topic in sorted(admin.topics(_CALL_SECONDS).items())}
+            return {name: topic.partitions for name, topic in sorted(admin.topics(None, _CALL_SECONDS).items())}
 
     def brokers(self) -> int:
         """How many brokers are there now."""
         with self._session.admin() as admin:
-            described = admin.client.describe_cluster(request_timeout=_CALL_SECONDS)
-            return len(admin.answer(described, "asking for the brokers").nodes)
+            return len(admin.cluster(_CALL_SECONDS, "asking for the brokers").ports)
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str], replicas: int | None = None) -> bool:
         """Create a topic, and return when it is known.
@@ -100,60 +99,39 @@ class Topics:
             default.
         :returns: False where the topic is there already, created by whoever was faster: its settings may be others.
         """
-        from confluent_kafka import KafkaError, KafkaException
-        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+        from kafka.errors import TopicAlreadyExistsError
 
         replicas = min(_REPLICAS, self.brokers()) if replicas is None else replicas
         config = settings_of_new(settings, replicas)
-        new = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config)
-        created = True
         with self._session.admin() as admin:
-            try:
-                admin.client.create_topics([new], operation_timeout=_CALL_SECONDS)[name].result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise admin.explain(error, f"creating topic {name}") from error
-                created = False
+            error = admin.create_topic(name, partitions, replicas, config, _CALL_SECONDS)
+            if error is not None and not isinstance(error, TopicAlreadyExistsError):
+                raise admin.explain(error, f"creating topic {name}") from error
         # The controller has it; the brokers hear of it a moment later.
         _await_change(name, lambda: "" if self.describe([name]) else "it does not exist")
-        return created
+        return error is None
 
     def change(self, name: str, settings: Mapping[str, str]) -> None:
         """Change settings of a topic, all or none; others stay. Needs AlterConfigs. Brokers hear of it a moment later.
 
         :param settings: by their names in Kafka.
         """
-        from confluent_kafka.admin import (  # type: ignore[attr-defined]
-            AlterConfigOpType,
-            ConfigEntry,
-            ConfigResource,
-            ResourceType,
-        )
-
-        entries = [
-            ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
-            for setting, value in settings.items()
-        ]
-        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
         with self._session.admin() as admin:
-            (done,) = admin.client.incremental_alter_configs([resource], request_timeout=_CALL_SECONDS).values()
-            admin.answer(done, f"setting {', '.join(settings)} of topic {name} (AlterConfigs)")
+            admin.change_topic(name, settings, _CALL_SECONDS)
 
     def delete(self, name: str) -> bool:
         """Delete a topic, and return when no broker that is asked knows it. Needs Delete.
 
         :returns: False where there was none.
         """
-        from confluent_kafka import KafkaError, KafkaException
+        from kafka.errors import UnknownTopicOrPartitionError
 
         with self._session.admin() as admin:
-            (done,) = admin.client.delete_topics([name], operation_timeout=_CALL_SECONDS).values()
-            try:
-                done.result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise admin.explain(error, f"deleting topic {name}") from error
+            error = admin.delete_topic(name, _CALL_SECONDS)
+            if isinstance(error, UnknownTopicOrPartitionError):
                 return False
+            if error is not None:
+                raise admin.explain(error, f"deleting topic {name}") from error
         _await_change(name, lambda: "it still exists" if self.describe([name]) else "")
         return True
 

@@ -6,10 +6,11 @@ or fails, within kafka-python's request timeout (``socket.timeout.ms``); on that
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
@@ -37,6 +38,9 @@ _TLS_REFUSALS = re.compile(
     r"\[SSL: \w*(?:CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|PROTOCOL_VERSION|VERSION_NUMBER|RECORD_LAYER)"
 )
 
+#: An error of a connection, such as ``111 ECONNREFUSED``.
+_ERRNO = re.compile(r"\b(\d+) E[A-Z]+\b")
+
 #: By default the pause between two connections to a broker grows to 30 s; every call here has its own deadline.
 _LONGEST_BACKOFF_MS = 500
 
@@ -45,6 +49,9 @@ _MOST_IN_FLIGHT = 100
 
 #: As librdkafka's default and that of kafka-python's own consumer; its connections alone take a hundredth of it.
 _LARGEST_ANSWER_BYTES = 100_000_000
+
+#: Ids in one look-up of coordinators; about 100 bytes each.
+_LOOK_UP = 5000
 
 _STOP_SECONDS = 1.0
 
@@ -65,7 +72,7 @@ def may_pass(error: BaseException) -> bool:
 
 def words(error: Exception) -> str:
     """An error of kafka-python's with its name."""
-    text = str(error).strip().rstrip(".")
+    text = _ERRNO.sub(lambda found: os.strerror(int(found[1])), str(error).strip().rstrip("."))
     name = type(error).__name__
     return text if name in text else f"{name}: {text}" if text else name
 
@@ -88,7 +95,8 @@ def explained(error: Exception, what: str, settings: KafkaSettings) -> EosError:
     if isinstance(error, kafka.errors.UnknownTopicOrPartitionError):
         found = f"{where} does not know the partition ({what})."
         return ConfigurationError(found, remedy="Check the topic's name and bootstrap_servers.")
-    if isinstance(error, kafka.errors.RetriableError | OSError):
+    # An answer of TLS to a client without it is no frame.
+    if isinstance(error, kafka.errors.RetriableError | kafka.errors.InvalidReceiveError | OSError):
         return UnreachableError(
             f"{where} did not answer ({what}): {words(error)}.",
             remedy="Check that bootstrap_servers is right, that the brokers run, and security.protocol.",
@@ -252,11 +260,14 @@ class Wire:
 
         :raises kafka.errors.KafkaError: it was not sent, or not answered in time.
         """
+        return await self.within(self.ask(request, node_id), deadline)
+
+    def ask(self, request: Any, node_id: int) -> Future:
+        """As :meth:`send`; what was not sent is a future that has failed."""
         try:
-            future = self.send(request, node_id)
+            return self.send(request, node_id)
         except NotSentError as error:
-            raise error.reason from None
-        return await self.within(future, deadline)
+            return Future().failure(error.reason)
 
     async def within(self, future: Future, deadline: float) -> Any:
         """What a future comes to.
@@ -279,20 +290,41 @@ class Wire:
             raise kafka.errors.NodeNotReadyError("no broker can be asked now")
         return node_id  # type: ignore[no-any-return]
 
+    def brokers(self) -> list[int]:
+        """The brokers that are known, by their ids."""
+        return sorted(int(broker.node_id) for broker in self._manager.cluster.brokers())
+
     async def coordinator(self, transactional_id: str, deadline: float) -> int:
         """The broker that coordinates an id now.
 
         :raises kafka.errors.KafkaError: none does, or this client may not know.
         """
-        request = FindCoordinatorRequest(
-            key_type=CoordinatorType.TRANSACTION.value,
-            coordinator_keys=[transactional_id],
-            min_version=4,  # as in ``admin.fencing``
-        )
-        (row,) = (await self.answer(request, self.any_broker(), deadline)).coordinators
-        return self._manager.cluster.add_coordinator(  # type: ignore[no-any-return]
-            row, CoordinatorType.TRANSACTION, row.key, synthesize_node_id=False
-        )
+        found = (await self.coordinators([transactional_id], CoordinatorType.TRANSACTION, deadline))[transactional_id]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def coordinators(
+        self, keys: Sequence[str], kind: CoordinatorType, deadline: float
+    ) -> dict[str, int | kafka.errors.KafkaError]:
+        """By group or transactional id the broker that coordinates it now, or why none does.
+
+        :raises kafka.errors.KafkaError: no broker answered.
+        """
+        found: dict[str, int | kafka.errors.KafkaError] = {}
+        for start in range(0, len(keys), _LOOK_UP):
+            request = FindCoordinatorRequest(
+                key_type=kind.value,
+                coordinator_keys=keys[start : start + _LOOK_UP],
+                min_version=4,  # from here on it takes more than one key; Kafka 3.0, before exactly-once sources
+            )
+            for row in (await self.answer(request, self.any_broker(), deadline)).coordinators:
+                try:
+                    # Not only for us: kafka-python knows a coordinator that is not in its metadata only from here.
+                    found[row.key] = self._manager.cluster.add_coordinator(row, kind, row.key, synthesize_node_id=False)
+                except kafka.errors.KafkaError as error:
+                    found[row.key] = error
+        return found
 
     async def refresh(self, topics: Collection[str], deadline: float) -> None:
         """Ask who leads the partitions of topics; further ones that were asked for before are asked for, too.

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import httpx
-from confluent_kafka import KafkaException
 
 from airflow_eos_provider.connect.cluster.description import RestSettings
 from airflow_eos_provider.connect.rest import tls_context
 from airflow_eos_provider.errors import EosError, UnreachableError
-from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.admin.groups import describe_groups
+from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.ownership import log_tail
 from airflow_eos_provider.processes import ProcessIdentity
@@ -110,21 +110,18 @@ def wait_for_worker(
 
 def wait_for_group(kafka: KafkaSettings, group_id: str, members: int) -> None:
     """Return when the workers' group is stable and has at least so many members."""
-    admin = QuietAdmin(kafka)
 
     def settled() -> bool:
-        try:
-            groups = admin.client.list_groups(group_id, timeout=5)
-        except KafkaException as error:
-            raise UnreachableError(str(error.args[0])) from error
-        for group in groups:
-            if group.id == group_id:
-                if group.state == "Stable" and len(group.members) >= members:
-                    return True
-                raise UnreachableError(f"It is {group.state} with {len(group.members)} members.")
-        raise UnreachableError("There is no such group.")
+        with session.admin() as admin:
+            group = describe_groups(admin, [group_id], 5.0)[group_id]
+        if isinstance(group, Exception):
+            raise UnreachableError(str(group))
+        if group.state == "Stable" and len(group.members) >= members:
+            return True
+        raise UnreachableError(f"It is {group.state} with {len(group.members)} members.")
 
-    until(settled, f"the group {group_id} to be stable with {members} members", GROUP_SECONDS)
+    with Session(kafka) as session:
+        until(settled, f"the group {group_id} to be stable with {members} members", GROUP_SECONDS)
 
 
 def is_healthy(
@@ -153,13 +150,13 @@ def is_healthy(
 def broker_answers(broker: KafkaSettings) -> bool:
     """Whether the broker at this one address answers and has registered itself."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
-    if not listens(host, int(port)):  # librdkafka backs off where no process listens yet
+    if not listens(host, int(port)):  # a client takes longer to find that
         return False
     try:
-        known = QuietAdmin(broker).client.list_topics(timeout=5).brokers.values()
-    except KafkaException:
+        with Session(broker) as session, session.admin() as admin:
+            return int(port) in admin.cluster(5.0).ports.values()
+    except EosError:
         return False
-    return any(one.port == int(port) for one in known)
 
 
 def listens(host: str, port: int) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from airflow_eos_provider.connect.topics.source_offsets import ByConnector, OffsetLog, OffsetRecord
 from airflow_eos_provider.kafka.admin.partition_writers import Outcome, Progress, Written
-from airflow_eos_provider.kafka.clients import spelled
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.read.writers import TopicWriters, part_of, read_writers
 from airflow_eos_provider.kafka.session import Kafka, session_of
@@ -69,5 +68,5 @@ def read_offsets_topic(
             headers=headers,
             progress=part_of(progress, 1, 2),
         )
-    topic_id = writers.id and spelled(writers.id)
+    topic_id = writers.id
     return OffsetsTopic(name or topic, topic_id, writers.end, log.committed(), log.open(), writers, log.aborted())

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
-
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
 
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.kafka.admin.client import Admin
+from airflow_eos_provider.kafka.questions import LATEST
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.preflight.facts import BrokerFacts, TopicFacts
 
@@ -27,57 +25,48 @@ def broker_facts(kafka: Session, topics: Mapping[str, int], growing: Collection[
     sizes, rates = dict[str, int](), dict[str, float]()
     try:
         with kafka.admin() as admin:
-            limit, problem = _least_limit(admin.client)
-            sizes = _sizes(admin.client, topics)
-            rates = _rates(admin.client, {topic: topics[topic] for topic in growing})
-    except (EosError, KafkaException) as error:
+            limit, problem = _least_limit(admin)
+            sizes = _sizes(admin, topics)
+            rates = _rates(admin, {topic: topics[topic] for topic in growing})
+    except EosError as error:
         problem = problem or str(error)
     return BrokerFacts(limit, problem, {topic: TopicFacts(sizes.get(topic), rates.get(topic)) for topic in topics})
 
 
-def _least_limit(client: Any) -> tuple[int | None, str]:
+def _least_limit(admin: Admin) -> tuple[int | None, str]:
     """The least ``transaction.max.timeout.ms`` of all brokers; or why it is not known."""
-    brokers = client.list_topics(timeout=_SECONDS).brokers
-    resources = [ConfigResource(ResourceType.BROKER, str(number)) for number in brokers]
     found = []
-    for future in client.describe_configs(resources, request_timeout=_SECONDS).values():
+    for broker in admin.cluster(_SECONDS).ports:
         try:
-            found.append(int(future.result()["transaction.max.timeout.ms"].value))
-        except KafkaException as error:
-            return None, error.args[0].str()
-        except (KeyError, TypeError, ValueError):
+            found.append(int(admin.broker_settings(broker, _SECONDS)["transaction.max.timeout.ms"] or ""))
+        except EosError as error:
+            return None, error.found.rstrip(".")
+        except (KeyError, ValueError):
             return None, "a broker does not say"
     return (min(found), "") if found else (None, "no broker is known")
 
 
-def _sizes(client: Any, topics: Iterable[str]) -> dict[str, int]:
+def _sizes(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
     """``max.message.bytes`` by topic, as far as the principal may see it."""
-    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     found = {}
-    if resources:
-        for resource, future in client.describe_configs(resources, request_timeout=_SECONDS).items():
-            with suppress(KafkaException, KeyError, TypeError, ValueError):
-                found[resource.name] = int(future.result()["max.message.bytes"].value)
+    for topic in topics:
+        with suppress(EosError, KeyError, TypeError, ValueError):
+            found[topic] = int(admin.topic_settings([topic], _SECONDS)[topic]["max.message.bytes"])
     return found
 
 
-def _rates(client: Any, topics: Mapping[str, int]) -> dict[str, float]:
+def _rates(admin: Admin, topics: Mapping[str, int]) -> dict[str, float]:
     """Records a second by topic in the last minute; of those that could be measured."""
-    places = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
-    if not places:
-        return {}
-    since = OffsetSpec.for_timestamp(int((time.time() - _RATE_SECONDS) * 1000))
-    before = client.list_offsets(dict.fromkeys(places, since), request_timeout=_SECONDS)
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    now = client.list_offsets(dict.fromkeys(places, latest), request_timeout=_SECONDS)
-    ends = {(place.topic, place.partition): future for place, future in now.items()}
+    places = [(topic, number) for topic, count in topics.items() for number in range(count)]
+    what = "measuring how fast topics grow"
+    before = admin.offsets(places, int((time.time() - _RATE_SECONDS) * 1000), _SECONDS, what)
+    ends = admin.offsets(places, LATEST, _SECONDS, what)
     counts: dict[str, float] = {}
     failed = set()
-    for place, future in before.items():
-        try:
-            first, end = future.result().offset, ends[place.topic, place.partition].result().offset
-        except KafkaException:
-            failed.add(place.topic)
-            continue
-        counts[place.topic] = counts.get(place.topic, 0.0) + (max(0, end - first) if first >= 0 else 0)
+    for place, first in before.items():
+        end = ends[place]
+        if isinstance(first, Exception) or isinstance(end, Exception):
+            failed.add(place[0])
+        else:
+            counts[place[0]] = counts.get(place[0], 0.0) + (max(0, end - first) if first >= 0 else 0)
     return {topic: count / _RATE_SECONDS for topic, count in counts.items() if topic not in failed}

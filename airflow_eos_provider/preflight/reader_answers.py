@@ -6,11 +6,9 @@ import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
-from confluent_kafka import KafkaException
-
 from airflow_eos_provider.connect.properties import sink_group
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.kafka.admin.consumer_groups import GroupSeen, groups_seen
+from airflow_eos_provider.kafka.admin.groups import GroupSeen, groups_seen
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.preflight.facts import Reader
 
@@ -29,8 +27,6 @@ def readers_of(
             seen, unknown = groups_seen(admin, most=MAX_GROUPS)
     except EosError as error:
         return (), f"the consumer groups are unknown: {error.found}"
-    except KafkaException as error:
-        return (), f"the consumer groups are unknown: {error.args[0].str()}"
     by_name = {group.group_id: group for group in seen}
     by_group = {sink_group(name, config): name for name, config in sinks.items()}
     found = []

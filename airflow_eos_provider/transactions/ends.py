@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.kafka.admin.open_transactions import Place
-from airflow_eos_provider.kafka.clients import MOVED, NOT_KNOWN, QuietAdmin
+from airflow_eos_provider.kafka.admin.client import Admin, Place
+from airflow_eos_provider.kafka.questions import LATEST
 from airflow_eos_provider.kafka.session import Session
 
 #: Limit of one question about all partitions, seconds.
 _ENDS_SECONDS = 15.0
-
-_PAUSE_SECONDS = 0.1
-
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +46,12 @@ def ends_of(kafka: Session, places: Iterable[Place]) -> dict[Place, EndsOrWhy]:
     """The ends of partitions, asked for all at once; one that cannot be asked has the reason instead."""
     with kafka.admin() as admin:
         asked, found = _with_a_leader(admin, sorted(set(places)))
-        stable = _offsets(admin, asked, IsolationLevel.READ_COMMITTED)
-        ends = _offsets(admin, asked, IsolationLevel.READ_UNCOMMITTED)
+        what = "listing the end offsets of partitions"
+        stable, ends = (
+            admin.offsets(asked, LATEST, _ENDS_SECONDS, what, committed=committed) for committed in (True, False)
+        )
     for place in asked:
-        found[place] = _both(stable[place], ends[place])
+        found[place] = _both(admin, stable[place], ends[place])
     return dict(sorted(found.items()))
 
 
@@ -66,53 +62,25 @@ def known_ends(kafka: Session, place: Place) -> PartitionEnds:
     return found
 
 
-def _both(stable: int | str, end: int | str) -> EndsOrWhy:
-    if isinstance(stable, int) and isinstance(end, int):
-        return PartitionEnds(stable, max(end, stable))  # it may have moved between the two questions
-    return next(why for why in (stable, end) if isinstance(why, str))
+def _both(admin: Admin, stable: int | KafkaError, end: int | KafkaError) -> EndsOrWhy:
+    for offset in (stable, end):
+        if isinstance(offset, TopicAuthorizationFailedError):
+            return "the principal may not read the topic"
+        if isinstance(offset, KafkaError):
+            return admin.explain(offset, "asking for its end").found.rstrip(".")
+    return PartitionEnds(stable, max(end, stable))  # it may have moved between the two questions
 
 
-def _with_a_leader(admin: QuietAdmin, places: Collection[Place]) -> tuple[list[Place], dict[Place, EndsOrWhy]]:
+def _with_a_leader(admin: Admin, places: Collection[Place]) -> tuple[list[Place], dict[Place, EndsOrWhy]]:
     """The partitions that can be asked, and of the others why not: a client waits its whole time for a leader."""
-    topics = admin.topics(_ENDS_SECONDS)
+    topics = admin.topics(None, _ENDS_SECONDS)
     asked, found = [], dict[Place, EndsOrWhy]()
     for place in places:
-        partitions = topics[place[0]].partitions if place[0] in topics else {}
-        if place[1] not in partitions:
+        leaders = topics[place[0]].leaders if place[0] in topics else {}
+        if place[1] not in leaders:
             found[place] = "there is no such partition, or the principal may not see its topic"
-        elif partitions[place[1]].leader < 0:
+        elif leaders[place[1]] < 0:
             found[place] = "it has no leader"
         else:
             asked.append(place)
     return asked, found
-
-
-def _offsets(admin: QuietAdmin, places: Collection[Place], isolation: IsolationLevel) -> dict[Place, int | str]:
-    """By partition its end for readers of one kind, or why it is not known. Who has just become its
-    leader, or has not heard of it yet, is asked again."""
-    found: dict[Place, int | str] = {}
-    deadline = time.monotonic() + _ENDS_SECONDS
-    left = set(places)
-    while left:
-        wanted = dict.fromkeys([TopicPartition(*place) for place in sorted(left)], _LATEST)
-        answers: Mapping[TopicPartition, object] = admin.client.list_offsets(
-            wanted, isolation_level=isolation, request_timeout=_ENDS_SECONDS
-        )
-        for tp, future in answers.items():
-            try:
-                found[tp.topic, tp.partition] = int(future.result().offset)  # type: ignore[attr-defined]
-            except KafkaException as error:
-                if error.args[0].code() in MOVED | NOT_KNOWN and time.monotonic() < deadline:
-                    continue
-                found[tp.topic, tp.partition] = _reason(admin, error)
-            left.discard((tp.topic, tp.partition))
-        if left:
-            time.sleep(_PAUSE_SECONDS)  # between two questions; the deadline bounds them
-    return found
-
-
-def _reason(admin: QuietAdmin, error: KafkaException) -> str:
-    code = error.args[0].code()
-    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return "the principal may not read the topic"
-    return admin.explain(error, "asking for its end").found.rstrip(".")

@@ -10,9 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable, Sequence
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
-
 from airflow_eos_provider.kafka.admin.coordinators import partition_of
 from airflow_eos_provider.kafka.read.ends import Reach
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
@@ -60,17 +57,13 @@ def uses(records: Iterable[LogRecord], ids: Collection[str]) -> dict[str, float]
 
 def _offsets_since(kafka: Session, partitions: Iterable[int], since: float) -> dict[int, int]:
     """By partition the first record since a time; one without any is absent."""
-    wanted = {
-        TopicPartition(STATE_TOPIC, number): OffsetSpec.for_timestamp(max(int(since * 1000), 0))
-        for number in partitions
-    }
+    places = [(STATE_TOPIC, number) for number in partitions]
+    what = f"asking {STATE_TOPIC} for the records since a time"
     found = {}
     with kafka.admin() as admin:
-        for place, future in admin.client.list_offsets(wanted, request_timeout=_ASK_SECONDS).items():
-            try:
-                offset = int(future.result().offset)
-            except KafkaException as error:
-                raise admin.explain(error, f"asking {STATE_TOPIC} for the records since a time") from error
+        for (_, number), offset in admin.offsets(places, max(int(since * 1000), 0), _ASK_SECONDS, what).items():
+            if isinstance(offset, Exception):
+                raise admin.explain(offset, what) from offset
             if offset >= 0:
-                found[place.partition] = offset
+                found[number] = offset
     return found

@@ -8,12 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicCollection
-
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, leader_id, leaders
-from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.admin.authorized_operations import operations_of
-from airflow_eos_provider.kafka.admin.broker_settings import broker_settings
+from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.owners import Owner, owner_of
@@ -167,8 +163,7 @@ def hidden_topics(kafka: Session) -> str:
     """
     name = secrets.token_hex(12)
     with kafka.admin() as admin:
-        futures = admin.client.describe_topics(TopicCollection([name]), request_timeout=_LIST_SECONDS)
-        if operations_of(futures, admin.explain)[name] is None:
+        if admin.allowed([name], _LIST_SECONDS)[name] is None:
             return ""
     who = kafka.settings.who
     return f"topics that {who} may not see (Describe on every topic)"
@@ -184,7 +179,8 @@ def no_topic(kafka: Session, names: Collection[str]) -> ConfigurationError:
 
 def id_expiration_seconds(kafka: Session) -> float | None:
     """``transactional.id.expiration.ms`` of a broker, in seconds; None if it does not say, or may not say it to us."""
-    with kafka.admin() as admin, suppress(KafkaException, KeyError, ValueError):
-        milliseconds = broker_settings(admin, _LIST_SECONDS)["transactional.id.expiration.ms"]
+    with kafka.admin() as admin, suppress(EosError, KeyError, ValueError):
+        broker = min(admin.cluster(_LIST_SECONDS).ports)
+        milliseconds = admin.broker_settings(broker, _LIST_SECONDS)["transactional.id.expiration.ms"]
         return None if milliseconds is None else float(milliseconds) / 1000
     return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_eos_provider.connect.properties import sink_group
 from airflow_eos_provider.connect.topics.config_topic import ClusterState
-from airflow_eos_provider.kafka.admin.consumer_groups import GroupSeen, groups_seen
+from airflow_eos_provider.kafka.admin.groups import GroupSeen, groups_seen
 from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_document

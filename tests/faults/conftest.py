@@ -24,6 +24,7 @@ from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import airflow_eos_provider
@@ -36,7 +37,6 @@ from airflow_eos_provider.interval.topics.ledger import complete_key
 from airflow_eos_provider.interval.write.digest import Digest
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import Reach, read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.jars import jars
@@ -141,9 +141,9 @@ def make_pipeline(kafka: KafkaSettings) -> MakePipeline:
     def make(**fields: Any) -> Pipeline:
         number = next(_NUMBERS)
         topic = f"target-{number}"
-        admin = QuietAdmin(kafka)
+        admin = AdminClient(kafka.confluent())
         new = NewTopic(topic, num_partitions=3)
-        admin.answer(admin.client.create_topics([new])[topic], f"creating {topic}")
+        admin.create_topics([new])[topic].result()
         named = {"name": "p", "group_id": f"g{number}", "topic": topic, **fields}
         return Pipeline(kafka=kafka, **{"transaction_timeout_ms": NEVER_EXPIRES_MS, **named})
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.lab.servers.part import write_properties
@@ -88,15 +88,15 @@ def standing_still(broker: SecondBroker) -> Iterator[None]:
 
 def place_topics(pipeline: Any) -> None:
     """The data on the second broker, all else on the first."""
-    admin = QuietAdmin(pipeline.kafka)
-    admin.client.delete_topics([pipeline.topic])[pipeline.topic].result(180)
+    admin = AdminClient(pipeline.kafka.confluent())
+    admin.delete_topics([pipeline.topic])[pipeline.topic].result(180)
     compacted = {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000"}
     new = [
         NewTopic(pipeline.ledger_topic, num_partitions=1, replica_assignment=[[1]], config=compacted),
         NewTopic(pipeline.control_topic, num_partitions=1, replica_assignment=[[1]], config=compacted),
     ]
-    for name, future in admin.client.create_topics(new).items():
-        admin.answer(future, f"creating {name}")
+    for future in admin.create_topics(new).values():
+        future.result()
     object.__setattr__(pipeline, "topic", f"{pipeline.topic}-apart")
     data = NewTopic(pipeline.topic, num_partitions=1, replica_assignment=[[2]])
-    admin.answer(admin.client.create_topics([data])[pipeline.topic], f"creating {pipeline.topic}")
+    admin.create_topics([data])[pipeline.topic].result()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from airflow_eos_provider.kafka.clients import QuietAdmin
+from confluent_kafka.admin import AdminClient
+
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.transactions.audit import FindingKind, hanging_finding
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging
-from airflow_eos_provider.transactions.look import partitions_of_all_topics
 from tests.faults.second_broker import SecondBroker, place_topics
 
 
@@ -41,7 +42,7 @@ def test_a_marker_that_the_brokers_left_out_is_seen(story: Any, second_broker: S
 def _look_for_the_lost_marker(pipeline: Any) -> None:
     """Before the driver fences: a fencing takes from the coordinator that the last transaction was committed."""
     with Session(pipeline.kafka) as session:
-        coordinators = partitions_of_all_topics(session)[STATE_TOPIC]
+        coordinators = Topics(session).partitions()[STATE_TOPIC]
     (found,) = find_hanging(pipeline.kafka, [(pipeline.topic, 0)], coordinators).hanging
     assert found.transactional_id is not None
     assert found.transactional_id.startswith(f"{pipeline.group_id}-{pipeline.name}@")
@@ -51,7 +52,7 @@ def _look_for_the_lost_marker(pipeline: Any) -> None:
 
 
 def _wait_for_leader(pipeline: Any, leader: int) -> None:
-    admin, deadline = QuietAdmin(pipeline.kafka), time.monotonic() + 600
-    while admin.client.list_topics(timeout=180).topics[pipeline.topic].partitions[0].leader != leader:
+    admin, deadline = AdminClient(pipeline.kafka.confluent()), time.monotonic() + 600
+    while admin.list_topics(timeout=180).topics[pipeline.topic].partitions[0].leader != leader:
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -25,7 +25,6 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
-from airflow_eos_provider.transactions.look import partitions_of_all_topics
 from tests.faults.three_brokers import TRANSACTION_STATE, Brokers
 from tests.faults.three_brokers import brokers as brokers
 from tests.waiting import until
@@ -177,7 +176,7 @@ def test_what_a_coordinator_that_is_away_has_open_is_never_said_to_hang(brokers:
     known = KafkaSettings.of(brokers.lab.brokers[here].bootstrap_servers)
     producer = begun(kafka, transactional_id, topic)
     with Session(known) as session:
-        coordinators = partitions_of_all_topics(session)[STATE_TOPIC]
+        coordinators = Topics(session).partitions()[STATE_TOPIC]
     assert find_hanging(known, [(topic, 0)], coordinators) == HangingLook((), (), {})
     looks: list[HangingLook] = []
     # Where no look is possible, 'hanging', the watch and the audit end with exit code 6.

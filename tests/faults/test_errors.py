@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
+    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
@@ -31,7 +32,6 @@ from airflow_eos_provider.interval.topics.pins import TopicChangedError
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.questions import TopicDescription
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.topics import Topics
@@ -66,10 +66,10 @@ def committed(pipeline: Pipeline) -> int:
 
 
 def create_topic(pipeline: Pipeline, name: str, partitions: int = 1, **config: str) -> None:
-    admin = QuietAdmin(pipeline.kafka)
+    admin = AdminClient(pipeline.kafka.confluent())
     named = {key.replace("_", "."): value for key, value in config.items()}
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=named)
-    admin.answer(admin.client.create_topics([new])[name], f"creating {name}")
+    admin.create_topics([new])[name].result()
 
 
 def require_none_open(pipeline: Pipeline) -> None:
@@ -258,7 +258,7 @@ def test_a_transaction_timeout_that_the_broker_does_not_allow_is_told(make_pipel
 @pytest.fixture
 def deny(kafka: Any) -> Iterator[Callable[[ResourceType, str, ResourcePatternType], None]]:
     """Take the right to write away from everybody."""
-    admin = QuietAdmin(kafka).client
+    admin = AdminClient(kafka.confluent())
 
     def deny(kind: ResourceType, name: str, pattern: ResourcePatternType) -> None:
         everybody = "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY
@@ -301,7 +301,7 @@ def test_a_missing_target_topic_is_told_before_anything_is_planned(make_pipeline
     with pytest.raises(ConfigurationError, match="There is no topic not-there"):
         write(pipeline, days(1), [batch()])
 
-    assert pipeline.ledger_topic not in QuietAdmin(pipeline.kafka).client.list_topics(timeout=180).topics
+    assert pipeline.ledger_topic not in AdminClient(pipeline.kafka.confluent()).list_topics(timeout=180).topics
 
 
 def test_a_target_topic_is_made_when_asked_for(make_pipeline: Any, days: Days) -> None:

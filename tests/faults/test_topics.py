@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from airflow_eos_provider.errors import RefusedError
@@ -38,7 +39,6 @@ from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.interval.write.tally import Tally
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
@@ -104,12 +104,12 @@ def test_a_row_goes_to_the_partition_that_javas_producer_gives_its_key(make_pipe
 
 
 def topics_of(pipeline: Pipeline) -> set[str]:
-    return set(QuietAdmin(pipeline.kafka).client.list_topics(timeout=180).topics)
+    return set(AdminClient(pipeline.kafka.confluent()).list_topics(timeout=180).topics)
 
 
 def delete(pipeline: Pipeline, topic: str) -> None:
-    admin = QuietAdmin(pipeline.kafka)
-    admin.answer(admin.client.delete_topics([topic], operation_timeout=180)[topic], f"deleting {topic}")
+    admin = AdminClient(pipeline.kafka.confluent())
+    admin.delete_topics([topic], operation_timeout=180)[topic].result()
     deadline = time.monotonic() + 600
     while topic in topics_of(pipeline):
         assert time.monotonic() < deadline
@@ -117,10 +117,10 @@ def delete(pipeline: Pipeline, topic: str) -> None:
 
 
 def create(pipeline: Pipeline, topic: str, partitions: int = 3, **config: str) -> None:
-    admin = QuietAdmin(pipeline.kafka)
+    admin = AdminClient(pipeline.kafka.confluent())
     named = {name.replace("_", "."): value for name, value in config.items()}
     new = NewTopic(topic, num_partitions=partitions, config=named)
-    admin.answer(admin.client.create_topics([new])[topic], f"creating {topic}")
+    admin.create_topics([new])[topic].result()
     deadline = time.monotonic() + 600
     while topic not in topics_of(pipeline):
         assert time.monotonic() < deadline
@@ -581,12 +581,12 @@ def test_whoever_takes_over_from_a_lost_control_topic_fences_all_ids_of_the_pipe
 def delete_records(pipeline: Pipeline, topic: str) -> None:
     """As retention does where the policy is ``delete`` for a time."""
     ends = read_to_end(pipeline.kafka, topic).end_offsets
-    admin, topics = QuietAdmin(pipeline.kafka), Topics(pipeline.kafka)
+    admin, topics = AdminClient(pipeline.kafka.confluent()), Topics(pipeline.kafka)
     topics.change(topic, {"cleanup.policy": "delete"})
     topics.await_settings(topic, {"cleanup.policy": "delete"})
     places = [TopicPartition(topic, partition, end) for partition, end in ends.items() if end]
-    for future in admin.client.delete_records(places).values():
-        admin.answer(future, f"deleting records of {topic}")
+    for future in admin.delete_records(places).values():
+        future.result()
     topics.change(topic, {"cleanup.policy": "compact"})
     topics.await_settings(topic, {"cleanup.policy": "compact"})
 

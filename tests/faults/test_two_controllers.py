@@ -22,7 +22,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, RestSettings, WorkerDescription
 from airflow_eos_provider.connect.session import ConnectSession
@@ -39,7 +39,6 @@ from airflow_eos_provider.journal.records import (
     StepStatus,
 )
 from airflow_eos_provider.journal.topic import prepare_journal
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.servers.broker import Broker
@@ -276,12 +275,12 @@ def test_a_restart_is_dated_by_the_clock_of_whoever_goes_on(
 
 def test_a_journal_that_was_not_dated_by_the_broker_is_from_now_on(kafka: KafkaSettings) -> None:
     topic, said = journal_topic("undated"), list[str]()
-    admin = QuietAdmin(kafka)
+    admin = AdminClient(kafka.confluent())
     new = NewTopic(topic, num_partitions=1, config={"message.timestamp.type": "CreateTime"})
-    admin.answer(admin.client.create_topics([new])[topic], "creating")
+    admin.create_topics([new])[topic].result()
     journal = begun(kafka, "undated", report=said.append)
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    described = admin.answer(admin.client.describe_configs([resource])[resource], "describing")
+    described = admin.describe_configs([resource])[resource].result()
     assert described["message.timestamp.type"].value == "LogAppendTime"
     assert len(said) == 1
     assert "message.timestamp.type" in said[0]

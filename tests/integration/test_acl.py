@@ -266,7 +266,7 @@ def test_who_may_not_read_the_acls_is_told_so(named: NamedListener, lab: Lab) ->
 
 def _topics(kafka: Session) -> set[str]:
     with kafka.admin() as admin:
-        return set(admin.client.list_topics(timeout=180).topics)
+        return set(admin.topics(None, 180))
 
 
 @pytest.fixture

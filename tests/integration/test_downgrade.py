@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse, set_property
@@ -27,7 +28,6 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.journal.name import journal_topic
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
@@ -92,9 +92,9 @@ class Traces:
 
 
 def traces(lab: Lab) -> Traces:
-    admin = QuietAdmin(lab.cluster().kafka)
-    names = admin.client.list_topics(timeout=180).topics
-    groups = admin.answer(admin.client.list_consumer_groups(request_timeout=180), "listing the groups").valid
+    admin = AdminClient(lab.cluster().kafka.confluent())
+    names = admin.list_topics(timeout=180).topics
+    groups = admin.list_consumer_groups(request_timeout=180).result().valid
     return Traces(
         frozenset(name for name in names if name.startswith(("eos", lab.group_id, "__"))),
         frozenset(path.name for path in lab.root.iterdir() if ".eos-" in path.name),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import parse, set_property
@@ -19,7 +20,6 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.journal.change import change_journal, group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import RolloutState
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.topic import read_offsets_topic
@@ -143,8 +143,8 @@ def test_a_missing_own_topic_is_created_as_the_worker_had_it_and_the_connector_u
     topic = "own-offsets"
     connector(lab, "own", topic)
     workers, settings = topics.describe([topic])[topic], topics.settings_of([topic])[topic]
-    admin = QuietAdmin(lab.cluster().kafka)
-    admin.answer(admin.client.delete_topics([topic])[topic], "deleting the topic")
+    admin = AdminClient(lab.cluster().kafka.confluent())
+    admin.delete_topics([topic])[topic].result()
     until(lambda: not topics.describe([topic]), f"the end of {topic}", seconds=DEADLINE_SECONDS)
     assert about(checked(eos), topic) == [f"There is no topic {topic} (own offsets topic of own)."]
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.questions import TopicDescription
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
@@ -93,7 +93,7 @@ def lab(home: Path) -> Lab:
 def test_a_lab_without_workers_is_brokers_only(root: Path) -> None:
     lab = Lab.up(LabOptions(root=root, workers=0))
     assert lab.summary()["cluster_file"] is None
-    assert QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=180).brokers
+    assert AdminClient(KafkaSettings.of(lab.bootstrap_servers).confluent()).list_topics(timeout=180).brokers
     assert [process.name for process in lab.status().processes] == ["broker"]
     lab.down()
     assert not marked(lab.root)
@@ -166,7 +166,7 @@ def test_down_keeps_the_data_for_the_next_up_if_asked_to(home: Path, lab: Lab) -
     eos_lab("down", "--keep-data", cwd=home)
     assert marked(lab.root) == []
     assert eos_lab("up", cwd=home) == (home / "line").read_text()
-    assert "kept" in QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=180).topics
+    assert "kept" in AdminClient(KafkaSettings.of(lab.bootstrap_servers).confluent()).list_topics(timeout=180).topics
 
 
 def test_what_an_up_left_that_was_killed_early_is_gone_after_down(root: Path) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.topics.source_offsets import offset_key
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
@@ -399,8 +399,8 @@ def test_a_backup_goes_into_a_topic_that_was_made_anew_only_where_that_is_said(c
     cluster.stop("anew")
     topics = Topics(cluster.lab.cluster().kafka)
     before = topics.describe(["anew-offsets"])["anew-offsets"].id
-    admin = QuietAdmin(cluster.lab.cluster().kafka)
-    admin.answer(admin.client.delete_topics(["anew-offsets"])["anew-offsets"], "deleting the topic")
+    admin = AdminClient(cluster.lab.cluster().kafka.confluent())
+    admin.delete_topics(["anew-offsets"])["anew-offsets"].result()
     until(lambda: not topics.describe(["anew-offsets"]), "the end of the topic", seconds=SECONDS)
     eos.run("topics", "create", "--yes")
     assert topics.describe(["anew-offsets"])["anew-offsets"].id != before

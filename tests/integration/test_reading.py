@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Run
@@ -18,7 +18,6 @@ from airflow_eos_provider.interval.topics import reader as topic_reader
 from airflow_eos_provider.interval.topics.control_topic import ControlReader, ControlState, generation_records
 from airflow_eos_provider.interval.topics.pins import TopicChangedError
 from airflow_eos_provider.interval.topics.reader import TopicReader
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read import wire_fetcher
 from airflow_eos_provider.kafka.read.ends import DeletedRecordsError
 from airflow_eos_provider.kafka.read.reader import LogRecord, Reach, read_to_end, scan_to_end
@@ -165,8 +164,8 @@ def test_records_that_were_deleted_are_noticed(
 ) -> None:
     send(plain, topic, "a", "b", "c", "d")
     place = TopicPartition(topic, 0, 3)
-    with Session(settings) as session, session.admin() as admin:
-        admin.client.delete_records([place])[place].result()
+    admin = AdminClient(settings.confluent())  # its calls end with it
+    admin.delete_records([place])[place].result()
     came: list[LogRecord] = []
     with pytest.raises(DeletedRecordsError, match="partition 0 begins at offset 3"):
         scan_to_end(kafka, topic, came.extend, Reach(start={0: 1}, all_records=True))
@@ -312,13 +311,13 @@ def write_transactions(settings: KafkaSettings, topic: str, codec: str) -> None:
 @pytest.fixture
 def eager_cleaner(settings: KafkaSettings) -> Iterator[None]:
     """The broker looks for something to compact ten times a second, not every 15 s."""
-    admin = QuietAdmin(settings)
-    (broker,) = admin.client.list_topics(timeout=180).brokers
+    admin = AdminClient(settings.confluent())
+    (broker,) = admin.list_topics(timeout=180).brokers
 
     def alter(operation: Any) -> None:
         entry = ConfigEntry("log.cleaner.backoff.ms", "100", incremental_operation=operation)
         altered = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry])
-        admin.answer(admin.client.incremental_alter_configs([altered])[altered], "altering the broker")
+        admin.incremental_alter_configs([altered])[altered].result()
 
     alter(AlterConfigOpType.SET)
     yield

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from airflow_eos_provider.acls.rules import (
     ConnectorFacts,
@@ -39,7 +40,6 @@ from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN, write_rows
 from airflow_eos_provider.kafka import session as session_module
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
@@ -106,7 +106,7 @@ def test_who_comes_with_a_token_has_the_rights_of_its_principal(lab: Lab) -> Non
         assert session.cluster_id() == Session(lab.kafka).cluster_id()
         with session.transactions() as client:  # by the other library
             assert f"connect-cluster-{lab.group_id}" in {one.transactional_id for one in client.list()}
-    assert QuietAdmin(tokens_of(lab, Principal.NOBODY)).client.list_topics(timeout=180).topics == {}
+    assert AdminClient(tokens_of(lab, Principal.NOBODY).confluent()).list_topics(timeout=180).topics == {}
 
 
 def test_a_secret_that_the_issuer_does_not_know_gets_no_token(lab: Lab) -> None:
@@ -127,12 +127,12 @@ def changed_file(lab: Lab, folder: Path, change: Callable[[dict[str, object]], o
 
 
 def test_nobody_sees_no_topic_and_the_lab_sees_all(lab: Lab) -> None:
-    assert QuietAdmin(client_of(lab, Principal.NOBODY)).client.list_topics(timeout=180).topics == {}
-    assert "orders" in QuietAdmin(lab.kafka).client.list_topics(timeout=180).topics
+    assert AdminClient(client_of(lab, Principal.NOBODY).confluent()).list_topics(timeout=180).topics == {}
+    assert "orders" in AdminClient(lab.kafka.confluent()).list_topics(timeout=180).topics
 
 
 def test_a_wrong_password_and_a_client_without_tls_are_refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "CONNECT_SECONDS", 15.0)  # librdkafka takes all of it
+    monkeypatch.setattr(session_module, "CONNECT_SECONDS", 15.0)
     with (
         pytest.raises(ConfigurationError, match=r"refused .*Authentication failed"),
         Session(client_of(lab, Principal.OPERATOR, sasl_password="not-the-password")) as session,

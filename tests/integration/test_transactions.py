@@ -33,12 +33,12 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.transactions.auditor import look_at_open
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC
 from airflow_eos_provider.transactions.last_use import last_used
-from airflow_eos_provider.transactions.look import partitions_of_all_topics
 from tests.integration.hanging_transaction import HangingTransaction
 from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import killed
@@ -353,7 +353,7 @@ def test_an_audit_passes_and_names_a_late_write_and_an_id_that_is_near_its_expir
         rest.restart_task(CONNECTOR, 0)  # takes the id anew: of its last transaction its coordinator tells nothing then
     with Session(lab.cluster().kafka) as kafka, kafka.transactions() as client:
         until(lambda: client.describe([task])[task].last_started_at_ms is None, "it is taken anew", seconds=SECONDS)
-        taken, coordinators = time.time(), partitions_of_all_topics(kafka)[STATE_TOPIC]
+        taken, coordinators = time.time(), Topics(kafka).partitions()[STATE_TOPIC]
         assert last_used(kafka, [task, "nobodys"], coordinators, taken - 600)[task] == pytest.approx(taken, abs=SECONDS)
         assert last_used(kafka, ["nobodys"], coordinators, taken - 600) == {}
         assert last_used(kafka, [task], coordinators, taken + 7_200) == {}

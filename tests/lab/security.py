@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from confluent_kafka.admin import (
+    AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialAlteration,
@@ -24,7 +25,6 @@ from confluent_kafka.admin import (
 )
 
 from airflow_eos_provider.connect.cluster.description import RestSettings
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.lab.servers.worker import Worker
@@ -182,13 +182,13 @@ class Security:
 
         :param kafka: of the lab, with all rights.
         """
-        admin = QuietAdmin(kafka)
+        admin = AdminClient(kafka.confluent())
         how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
         wanted: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(user, how, password.encode()) for user, password in self.logins().items()
         ]
-        for user, answer in admin.client.alter_user_scram_credentials(wanted, request_timeout=_SECONDS).items():
-            admin.answer(answer, f"making the login of {user}")
+        for answer in admin.alter_user_scram_credentials(wanted, request_timeout=_SECONDS).values():
+            answer.result()
 
     def logins(self) -> dict[str, str]:
         """The password of each principal."""

@@ -18,7 +18,7 @@ from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resou
 _ANY = 1
 _DENY = 2
 _ALLOW = 3
-_OPERATIONS = {
+OPERATIONS = {
     2: Operation.ALL,
     3: Operation.READ,
     4: Operation.WRITE,
@@ -34,7 +34,7 @@ _OPERATIONS = {
 _RESOURCES = {2: Resource.TOPIC, 3: Resource.GROUP, 4: Resource.CLUSTER, 5: Resource.TRANSACTIONAL_ID}
 _PATTERNS = {3: Pattern.LITERAL, 4: Pattern.PREFIXED}
 
-_OPERATION_NUMBERS = {operation: number for number, operation in _OPERATIONS.items()}
+_OPERATION_NUMBERS = {operation: number for number, operation in OPERATIONS.items()}
 _RESOURCE_NUMBERS = {resource: number for number, resource in _RESOURCES.items()}
 _PATTERN_NUMBERS = {pattern: number for number, pattern in _PATTERNS.items()}
 
@@ -68,7 +68,7 @@ async def read_acls(admin: Any) -> tuple[Acl, ...] | None:
             for resource in answer.resources
             if resource.resource_type in _RESOURCES
             for each in resource.acls
-            if each.operation in _OPERATIONS
+            if each.operation in OPERATIONS
         )
     )
 
@@ -121,7 +121,7 @@ async def delete_acls(admin: Any, wanted: Iterable[Acl]) -> tuple[Acl, ...]:
 def _acl(resource: Any, entry: Any) -> Acl:
     return Acl(
         principal=entry.principal,
-        operation=_OPERATIONS[entry.operation],
+        operation=OPERATIONS[entry.operation],
         resource=_RESOURCES[resource.resource_type],
         name=resource.resource_name,
         pattern=_PATTERNS[resource.pattern_type],

@@ -6,14 +6,12 @@ partition, its offsets are requested again, as after a move of its leader.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
-from airflow_eos_provider.kafka.questions import EARLIEST, LATEST, Questions
-
-_POLL_SECONDS = 0.1
+from airflow_eos_provider.kafka.admin.client import Admin, is_not_known
+from airflow_eos_provider.kafka.questions import EARLIEST, LATEST
 
 
 class UnknownTopicError(ConfigurationError):
@@ -62,8 +60,8 @@ class Ends:
     :raises UnreachableError: no broker answers.
     """
 
-    def __init__(self, questions: Questions, topic: str, reach: Reach, limit: float) -> None:
-        self._questions = questions
+    def __init__(self, admin: Admin, topic: str, reach: Reach, limit: float) -> None:
+        self._admin = admin
         self._topic = topic
         self.topic_id: str | None = None
         self._reach = reach
@@ -82,16 +80,15 @@ class Ends:
         self._partitions = sorted(wanted)
 
     def _known_partitions(self) -> set[int]:
-        found = self._questions.partitions_of(self._topic, self._limit)
+        found = self._admin.topics([self._topic], self._limit).get(self._topic)
         if found is None:
-            servers = self._questions.settings.bootstrap_servers
+            servers = self._admin.settings.bootstrap_servers
             raise UnknownTopicError(
                 f"There is no topic {self._topic} on the Kafka cluster at {servers}.",
                 remedy="Check the name and bootstrap_servers; a topic that one may not describe looks absent.",
             )
-        topic_id, partitions = found
-        self.topic_id = topic_id or self.topic_id
-        return partitions
+        self.topic_id = found.id or self.topic_id
+        return set(found.leaders)
 
     @property
     def _first_offsets(self) -> str:
@@ -138,24 +135,21 @@ class Ends:
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
     def _offsets(self, partitions: Collection[int], at: int, what: str, *, committed: bool = False) -> dict[int, int]:
-        questions, found = self._questions, dict[int, int]()
-        deadline = time.monotonic() + self._limit
-        while wanted := [partition for partition in partitions if partition not in found]:
-            answer = questions.offsets(self._topic, wanted, at, committed=committed, seconds=self._limit, what=what)
-            found |= answer.found
-            if (late := answer.moved or answer.unknown) is None:
-                continue
-            if time.monotonic() > deadline:
-                raise answer.moved or self._not_known(late, what)
-            time.sleep(_POLL_SECONDS)
-            if answer.moved:
-                questions.ask_for_leaders(self._topic, self._limit, what)
+        places = [(self._topic, partition) for partition in partitions]
+        found: dict[int, int] = {}
+        for (_, partition), answer in self._admin.offsets(places, at, self._limit, what, committed=committed).items():
+            if not isinstance(answer, Exception):
+                found[partition] = answer
+            elif is_not_known(answer):
+                raise self._not_known(what) from answer
+            else:
+                raise self._admin.explain(answer, what) from answer
         return found
 
-    def _not_known(self, error: EosError, what: str) -> EosError:
+    def _not_known(self, what: str) -> EosError:
         self._known_partitions()  # raises where the topic is gone
         return UnreachableError(
-            f"Not every broker of the Kafka cluster at {self._questions.settings.bootstrap_servers} knows topic "
+            f"Not every broker of the Kafka cluster at {self._admin.settings.bootstrap_servers} knows topic "
             f"{self._topic} after {self._limit:.0f} s ({what}).",
             remedy="Check the brokers and the cluster's controller, and try again.",
         )

@@ -16,17 +16,17 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
-from airflow_eos_provider.kafka.questions import CONNECT_SECONDS, Questions
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 from airflow_eos_provider.kafka.read.ends import Ends, Reach, ReplacedTopicError
 from airflow_eos_provider.kafka.read.fetched import Fetcher, FetchOptions, LogRecord, Look
 from airflow_eos_provider.kafka.session import Kafka, Session, WireSession, session_of
 
 if TYPE_CHECKING:
+    from airflow_eos_provider.kafka.admin.client import Admin
     from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-    from airflow_eos_provider.kafka.wire_questions import WireQuestions
 
 __all__ = ["WHOLE", "Elapsed", "LogRecord", "Reach", "TopicRead", "read_to_end", "scan_to_end"]
 
@@ -142,9 +142,9 @@ def _scan(
 ) -> _Scan:
     clock = Elapsed()
     with session_of(kafka) as session, contextlib.ExitStack() as lent:
-        questions = lent.enter_context(session.questions())
-        ends = Ends(questions, topic, reach, min(options.timeout_seconds, CONNECT_SECONDS))
-        fetcher = partial(_fetcher, session, questions, lent, topic, ends.topic_id, options.fetch)
+        admin = lent.enter_context(session.admin())
+        ends = Ends(admin, topic, reach, min(options.timeout_seconds, CONNECT_SECONDS))
+        fetcher = partial(_fetcher, session, admin, lent, topic, ends.topic_id, options.fetch)
         scan = _Scan(session.settings, fetcher, topic, ends.beginnings(), options)
         scan.topic_id = ends.topic_id
         on_topic(ends.topic_id)
@@ -162,23 +162,23 @@ def open_consumer(session: Session, *, fetch_wait_ms: int = _FETCH_WAIT_MS) -> N
     :param fetch_wait_ms: as that read has it.
     """
     with contextlib.ExitStack() as lent:
-        questions = lent.enter_context(session.questions())
-        _fetcher(session, questions, lent, "", None, FetchOptions("read_committed", False, fetch_wait_ms))
+        admin = lent.enter_context(session.admin())
+        _fetcher(session, admin, lent, "", None, FetchOptions("read_committed", False, fetch_wait_ms))
 
 
 def _fetcher(
     session: Session,
-    questions: Questions,
+    admin: Admin,
     lent: contextlib.ExitStack,
     topic: str,
     topic_id: str | None,
     options: FetchOptions,
 ) -> Fetcher:
-    # Each library is imported where it is used: Spark's executors have no librdkafka.
+    # Spark's executors have no librdkafka.
     if isinstance(session, WireSession):
         from airflow_eos_provider.kafka.read.wire_fetcher import WireFetcher
 
-        return WireFetcher(cast("WireQuestions", questions), topic, topic_id, options)
+        return WireFetcher(admin, topic, topic_id, options)
     from airflow_eos_provider.kafka.read.librdkafka_fetcher import LibrdkafkaFetcher, lent_consumer
 
     return LibrdkafkaFetcher(session, lent.enter_context(lent_consumer(session, options)), topic, options)

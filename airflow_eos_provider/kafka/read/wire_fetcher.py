@@ -17,12 +17,12 @@ from kafka.future import Future
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
 from airflow_eos_provider.kafka.admin.batch_headers import fetch_request
+from airflow_eos_provider.kafka.admin.client import Admin, id_of, is_not_known
 from airflow_eos_provider.kafka.questions import EARLIEST, not_allowed
 from airflow_eos_provider.kafka.read.batch_decoder import Decoder
 from airflow_eos_provider.kafka.read.ends import ReplacedTopicError
 from airflow_eos_provider.kafka.read.fetched import NO_LOOK, FetchOptions, LogRecord, Look
-from airflow_eos_provider.kafka.wire import NotSentError, explained, is_refusal, may_pass, words
-from airflow_eos_provider.kafka.wire_questions import NOT_KNOWN, WireQuestions, id_of
+from airflow_eos_provider.kafka.wire import may_pass, words
 
 #: How much of one partition, and of all together, a fetch returns, bytes; a larger first batch comes whole.
 _PARTITION_BYTES = 4 << 20
@@ -55,9 +55,9 @@ class WireFetcher:
     :param topic_id: the topic's id; None if brokers have none.
     """
 
-    def __init__(self, questions: WireQuestions, topic: str, topic_id: str | None, options: FetchOptions) -> None:
-        self._questions = questions
-        self._wire = questions.wire
+    def __init__(self, admin: Admin, topic: str, topic_id: str | None, options: FetchOptions) -> None:
+        self._admin = admin
+        self._wire = admin.wire
         self._topic = topic
         self._topic_id = None if topic_id is None else id_of(topic_id)
         self._options = options
@@ -92,7 +92,7 @@ class WireFetcher:
         if not self._positions:
             return NO_LOOK
         what = f"reading topic {self._topic}"
-        fetched = self._questions.run(what, self._fetched, time.monotonic() + seconds)
+        fetched = self._admin.run(what, self._fetched, time.monotonic() + seconds)
         records: list[LogRecord] = []
         reached: dict[int, int] = {}
         stopped: dict[int, int] = {}
@@ -124,11 +124,11 @@ class WireFetcher:
         if isinstance(error, kafka.errors.TopicAuthorizationFailedError):
             operations = (Operation.READ, Operation.DESCRIBE)
             what = f"reading topic {self._topic}"
-            raise not_allowed(self._questions.settings, what, operations, Resource.TOPIC, self._topic)
+            raise not_allowed(self._admin.settings, what, operations, Resource.TOPIC, self._topic)
         if not may_pass(error):
-            raise explained(error, f"reading topic {self._topic}", self._questions.settings)
+            raise self._admin.explain(error, f"reading topic {self._topic}")
         self._later(error)
-        if error.errno in NOT_KNOWN:
+        if is_not_known(error):
             self._require_topic()
         return position
 
@@ -138,14 +138,14 @@ class WireFetcher:
         :raises ReplacedTopicError: it ends before the position.
         """
         what = f"listing the first offsets of {self._topic}"
-        answer = self._questions.offsets(
-            self._topic, [partition], EARLIEST, committed=False, seconds=_ANSWER_SECONDS, what=what
-        )
-        if partition not in answer.found:
+        first = self._admin.offsets([(self._topic, partition)], EARLIEST, _ANSWER_SECONDS, what)[self._topic, partition]
+        if isinstance(first, Exception):
+            if not may_pass(first):
+                raise self._admin.explain(first, what) from first
             self._is_stale = True
             return position
-        if answer.found[partition] > position:
-            return answer.found[partition]
+        if first > position:
+            return first
         raise ReplacedTopicError(
             f"Partition {partition} of topic {self._topic} ends before offset {position}, which it had already "
             "reached.",
@@ -215,12 +215,7 @@ class WireFetcher:
             else:
                 by_leader[leader][partition] = position
         for leader, positions in by_leader.items():
-            try:
-                self._pending[self._wire.send(self._request(positions), leader)] = positions
-            except NotSentError as error:
-                if is_refusal(error.reason):
-                    raise error.reason from None
-                self._later(error.reason)
+            self._pending[self._wire.ask(self._request(positions), leader)] = positions
 
     async def _any_answer(self, deadline: float) -> None:
         """Return when a fetch is answered, or the time is over."""

@@ -1,4 +1,4 @@
-"""librdkafka's properties for kafka-python, which control messages (transactions, fencing) go through.
+"""librdkafka's properties for kafka-python, which everything but the bulk reads goes through.
 
 A property with a counterpart is translated; a property that only tunes a client and has none is left out by name; a
 security property without a counterpart is refused, because without it the client would connect to something else.
@@ -105,8 +105,7 @@ def configuration(properties: Mapping[str, str]) -> dict[str, Any]:
             found.update(_number(name, value))
         elif name not in _KNOWN and _matters(name, protocol):
             raise ConfigurationError(
-                f"The client property {name!r} cannot be kept for requests about transactions and fencing: "
-                "kafka-python, which sends them, has no counterpart.",
+                f"The client property {name!r} cannot be kept: kafka-python, which asks the brokers, has none such.",
                 remedy="Remove it, or use a property that both libraries have: docs/connect/security.md.",
             )
     found["bootstrap_servers"] = [each.strip() for each in properties["bootstrap.servers"].split(",")]
@@ -142,7 +141,7 @@ def _login(properties: Mapping[str, str]) -> dict[str, Any]:
     mechanism = (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "GSSAPI").upper()
     if mechanism == "GSSAPI" and importlib.util.find_spec("gssapi") is None:
         raise ConfigurationError(
-            "Questions about transactions, and fencing, need the library gssapi for Kerberos, which is not installed.",
+            "Kerberos needs the library gssapi, which is not installed.",
             remedy="pip install gssapi (it is built against the system's Kerberos); or use another mechanism.",
         )
     if mechanism == "OAUTHBEARER":

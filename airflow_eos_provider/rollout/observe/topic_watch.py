@@ -8,9 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
-
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.properties import written
 from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest
@@ -18,8 +15,9 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ClusterState
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.errors import ConnectRestError, EosError
+from airflow_eos_provider.kafka.admin.client import Admin
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
-from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.questions import LATEST
 from airflow_eos_provider.rollout.observe.topic_progress import Ends, LogView, Memory, Place
 
 #: What a connector writes to changes rarely, and asking for it is one request per connector. One that has written
@@ -32,8 +30,6 @@ AT_ONCE = 8
 
 #: A connector with this property writes to another Kafka cluster, which this one knows nothing of.
 _ELSEWHERE = "producer.override.bootstrap.servers"
-
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +70,11 @@ class LogWatch:
         own_offsets, written = self._topics(config, statuses, answering)
         watched = {*internal, *own_offsets, *(topic for topics in written.values() for topic in topics)}
         with self._session.kafka.admin() as admin:
-            partitions, unreadable = self._partitions(admin, watched)
-            stable = self._ends(admin, partitions, IsolationLevel.READ_COMMITTED)
-            ends = self._ends(admin, partitions, IsolationLevel.READ_UNCOMMITTED)
+            unreadable = set[str]()
+            topics = admin.topics(watched, self._timeout_seconds, hidden=unreadable.add) if watched else {}
+            partitions = [(name, number) for name, topic in topics.items() for number in topic.leaders]
+            stable = self._ends(admin, partitions, committed=True)
+            ends = self._ends(admin, partitions, committed=False)
         at = time.time()
         self.memory.take(at, {place: Ends(stable[place], ends[place]) for place in ends}, written)
         return LogView(
@@ -119,30 +117,14 @@ class LogWatch:
             except EosError:  # this worker does not answer; any other knows the same
                 due = [name for name in due if now >= self._written[name].ask_again_at]
 
-    def _partitions(self, admin: QuietAdmin, topics: set[str]) -> tuple[list[TopicPartition], set[str]]:
-        if not topics:
-            return [], set()
-        described = admin.client.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout_seconds)
-        partitions, unreadable = [], set()
-        for topic, future in described.items():
-            try:
-                partitions += [TopicPartition(topic, partition.id) for partition in future.result().partitions]
-            except KafkaException as error:
-                code = error.args[0].code()
-                if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                    unreadable.add(topic)
-                elif code not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # deleted since
-                    raise admin.explain(error, f"describing topic {topic}") from error
-        return partitions, unreadable
-
-    def _ends(self, admin: QuietAdmin, partitions: list[TopicPartition], isolation: IsolationLevel) -> dict[Place, int]:
-        if not partitions:
-            return {}
-        futures = admin.client.list_offsets(
-            dict.fromkeys(partitions, _LATEST), isolation_level=isolation, request_timeout=self._timeout_seconds
-        )
-        what = "listing end offsets"
-        return {(tp.topic, tp.partition): int(admin.answer(future, what).offset) for tp, future in futures.items()}
+    def _ends(self, admin: Admin, partitions: list[Place], *, committed: bool) -> dict[Place, int]:
+        found, what = dict[Place, int](), "listing end offsets"
+        answers = admin.offsets(partitions, LATEST, self._timeout_seconds, what, committed=committed)
+        for place, answer in answers.items():
+            if isinstance(answer, Exception):
+                raise admin.explain(answer, what) from answer
+            found[place] = answer
+        return found
 
 
 def _topics_of(rest: ConnectRest, connector: str) -> frozenset[str]:

@@ -38,7 +38,7 @@ WRITERS = {
         "operators/interval_run.py",
         "processes.py",  # pid file and log of a worker, which are its own
     },
-    r"[tT]opics(\(.*\))?\.create\(|\.create_topics\(": {
+    r"[tT]opics(\(.*\))?\.create\(|\.create_topic\(": {
         "acls/attempts.py",  # asks only whether it may
         "changes/topics/look.py",
         "interval/topics/preparation.py",

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect import group as group_module
 from airflow_eos_provider.connect.group import (
     Placement,
     UndecodableError,
     WorkerGroup,
     decode_assignment,
     decode_metadata,
-    describe_group,
     worker_group,
 )
-from airflow_eos_provider.errors import ConfigurationError, UnreachableError
-from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.admin import groups
 
 Tasks = Mapping[str, Sequence[int]]
 
@@ -63,13 +57,11 @@ def metadata_bytes(version: int, port: int, allocation: bytes | None = None, off
 
 
 def group(protocol: str, *members: tuple[bytes, bytes], state: str = "Stable") -> WorkerGroup:
-    described = [
-        SimpleNamespace(id=f"m{n}", client_id=f"c{n}", client_host="/127.0.0.1", metadata=said, assignment=assigned)
+    described = tuple(
+        groups.Member(f"m{n}", f"c{n}", "/127.0.0.1", said, assigned)
         for n, (said, assigned) in enumerate(members, start=1)
-    ]
-    return worker_group(
-        SimpleNamespace(id="g", state=state, protocol=protocol, protocol_type="connect", members=described, error=None)
     )
+    return worker_group(groups.Group("g", state, protocol, "connect", described))
 
 
 class TestMetadata:
@@ -272,40 +264,3 @@ class TestGroup:
 def test_the_encoder_of_these_tests_writes_what_the_documentation_says() -> None:
     expected: Any = b"\x00\x00" + b"\x00\x05http:" + bytes(7) + b"\x07"
     assert struct.pack(">h", 0) + text("http:") + struct.pack(">q", 7) == expected
-
-
-class TestCoordinatorThatMoves:
-    """No broker lists a group whose coordinator moves; what cannot be provoked in time is a listing in that moment."""
-
-    @pytest.fixture
-    def describe(self, monkeypatch: pytest.MonkeyPatch) -> Any:
-        """Describes a group that is listed or not, look by look, and that is gone or not, by its coordinator."""
-
-        def describe(listed: list[bool], *, gone: bool, timeout_seconds: float = 10.0) -> WorkerGroup:
-            found = SimpleNamespace(id="g", state="Empty", protocol="", protocol_type="connect", members=[], error=None)
-            looks = iter(listed)
-
-            def list_(admin: Any, group_id: str | None, deadline: float) -> list[Any]:
-                return [found] if group_id and next(looks) else []
-
-            client = SimpleNamespace(describe_cluster=lambda **_: None, poll=lambda seconds: None)
-            admin = SimpleNamespace(
-                client=client, answer=lambda *_: None, settings=KafkaSettings.of("b:9092"), client_errors=None
-            )
-            monkeypatch.setattr(group_module, "_list", list_)
-            monkeypatch.setattr(group_module, "_is_gone", lambda *_: gone)
-            monkeypatch.setattr(Session, "admin", lambda self: contextlib.nullcontext(admin))
-            return describe_group(admin.settings, "g", timeout_seconds)
-
-        return describe
-
-    def test_a_group_that_is_not_listed_for_a_moment_is_asked_for_again(self, describe: Any) -> None:
-        assert describe([False, False, True], gone=False).group_id == "g"
-
-    def test_one_that_its_coordinator_does_not_know_is_not_there(self, describe: Any) -> None:
-        with pytest.raises(ConfigurationError, match="There is no group g"):
-            describe([False], gone=True)
-
-    def test_one_that_stays_away_is_not_called_gone(self, describe: Any) -> None:
-        with pytest.raises(UnreachableError, match="The coordinator of group g is not available"):
-            describe([False], gone=False, timeout_seconds=0.0)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 import pytest
 from confluent_kafka import KafkaError
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka import clients
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
-from airflow_eos_provider.kafka.clients import ClientErrors, QuietAdmin, explain
+from airflow_eos_provider.kafka.clients import ClientErrors, explain
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-
-REFUSED = KafkaError(KafkaError._AUTHENTICATION, "invalid credentials")
-AWAY = KafkaError(KafkaError._TIMED_OUT, "the coordinator does not answer")
-
 
 CODES = sorted(
     {
@@ -39,12 +33,3 @@ def test_every_answer_of_a_broker_is_an_error_of_ours(
     if code in clients._NOT_ALLOWED:
         assert isinstance(found, ConfigurationError)
         assert ("kafka-acls" in str(found.remedy)) is bool(needs)
-
-
-def test_an_answer_to_an_admin_ends_what_was_refused_before() -> None:
-    admin = QuietAdmin(KafkaSettings({"bootstrap.servers": "127.0.0.1:1"}))
-    admin.client_errors(REFUSED)
-    answered: Future[int] = Future()
-    answered.set_result(7)
-    assert admin.answer(answered, "asking") == 7
-    assert not admin.client_errors.refused

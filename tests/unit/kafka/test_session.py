@@ -100,10 +100,10 @@ class TestSession:
 
     def test_what_a_client_reported_between_two_questions_explains_neither(self) -> None:
         with Session(NOBODY) as session:
-            with session.admin() as admin:
-                admin.client_errors.last = "the broker had gone to sleep"
-            with session.admin() as admin:
-                assert admin.client_errors.last is None
+            with session.consumer() as consumer:
+                consumer.client_errors.last = "the broker had gone to sleep"
+            with session.consumer() as consumer:
+                assert consumer.client_errors.last is None
 
     def test_a_topic_has_one_follower_of_a_kind(self) -> None:
         session = Session(NOBODY)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState
-from airflow_eos_provider.kafka.admin import consumer_groups as groups
-from airflow_eos_provider.kafka.admin.consumer_groups import GroupSeen
+from airflow_eos_provider.kafka.admin import groups
+from airflow_eos_provider.kafka.admin.groups import GroupSeen
 from airflow_eos_provider.transactions.ends import PartitionEnds
 from airflow_eos_provider.transactions.readers import ReadersLook, Standing, decide, sink_groups
 
@@ -51,22 +51,15 @@ def test_a_group_without_members_says_so() -> None:
 
 
 def test_what_a_coordinator_keeps_back_is_named_and_nothing_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
-    hidden = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    positions = [
-        SimpleNamespace(topic="orders", partition=3, offset=100, error=None),
-        SimpleNamespace(topic="kept back", partition=0, offset=-1, error=hidden),
-    ]
-    member = SimpleNamespace(client_id="c", host="/h", assignment=SimpleNamespace(topic_partitions=positions))
+    hidden = ("kept back", 0)
+    refused = GroupAuthorizationFailedError("secret")
+    assigned = [ConsumerProtocolAssignment.TopicPartition(topic=t, partitions=[p]) for t, p in (PLACE, hidden)]
+    assignment = ConsumerProtocolAssignment(assigned_partitions=assigned, user_data=b"", version=0).encode()
+    app = groups.Group("app", "Stable", "range", "consumer", (groups.Member("m", "c", "/h", b"", bytes(assignment)),))
+    committed = groups.Committed({PLACE: 100}, {hidden: TopicAuthorizationFailedError("kept back")})
     monkeypatch.setattr(groups, "consumer_groups", lambda _: (["app", "secret", "third"], []))
-    monkeypatch.setattr(
-        groups,
-        "committed_offsets",
-        lambda *_: {"app": SimpleNamespace(topic_partitions=positions), "secret": refused},
-    )
-    monkeypatch.setattr(
-        groups, "described_groups", lambda *_: {"app": SimpleNamespace(members=[member]), "secret": refused}
-    )
+    monkeypatch.setattr(groups, "committed_offsets", lambda *_: {"app": committed, "secret": refused})
+    monkeypatch.setattr(groups, "describe_groups", lambda *_: {"app": app, "secret": refused})
     admin: Any = None
     assert groups.groups_seen(admin, most=2) == (
         [GroupSeen("app", {PLACE: 100}, frozenset({PLACE}), ("c",), ("h",))],

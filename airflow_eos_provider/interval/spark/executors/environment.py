@@ -93,15 +93,15 @@ def _imported(name: str) -> tuple[str, str]:
 def _brokers(client: Mapping[str, str]) -> str:
     try:
         settings = importlib.import_module("airflow_eos_provider.kafka.settings.kafka_settings").KafkaSettings(client)
-        questions = importlib.import_module("airflow_eos_provider.kafka.wire_questions").WireQuestions(settings)
+        admin = importlib.import_module("airflow_eos_provider.kafka.admin.client").Admin(settings)
     except BaseException as error:
         return f"they cannot be asked: {_words(error)}"
     try:
-        return str(questions.brokers(_BROKER_SECONDS))
+        return str(len(admin.cluster(_BROKER_SECONDS, "asking for the brokers").ports))
     except importlib.import_module("airflow_eos_provider.errors").EosError as error:
         return str(error.found)
     finally:
-        questions.close()
+        admin.close()
 
 
 def _words(error: BaseException) -> str:

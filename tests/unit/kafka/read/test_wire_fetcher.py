@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +10,8 @@ import kafka.errors
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.kafka.questions import Offsets
+from airflow_eos_provider.kafka.admin import client
+from airflow_eos_provider.kafka.admin.client import Admin, Place
 from airflow_eos_provider.kafka.read import wire_fetcher
 from airflow_eos_provider.kafka.read.ends import ReplacedTopicError
 from airflow_eos_provider.kafka.read.fetched import NO_LOOK, FetchOptions
@@ -18,30 +19,29 @@ from airflow_eos_provider.kafka.read.wire_fetcher import WireFetcher, _Fetched
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 
-class Broker:
+class Broker(Admin):
     """Answers each fetch of partition 0 with the same error code.
 
     :param begins: where the partition begins.
     """
 
-    wire = None
-    settings = KafkaSettings.of("127.0.0.1:1")
-
     def __init__(self, code: int = 0, *, begins: int = 0, stable: int = 0) -> None:
+        self.settings = KafkaSettings.of("127.0.0.1:1")
+        self.wire: Any = None
         self.answer = SimpleNamespace(
             error_code=code, records=b"", aborted_transactions=None, last_stable_offset=stable, high_watermark=9
         )
         self.begins = begins
 
-    def run(self, what: str, act: Any, *_: Any) -> Mapping[int, _Fetched]:
+    def run(self, what: str, act: Any, *_: Any) -> Any:
         return {0: _Fetched(5, self.answer)}
 
-    def offsets(self, *_: Any, **__: Any) -> Offsets:
-        return Offsets({0: self.begins})
+    def offsets(self, places: Collection[Place], *_: Any, **__: Any) -> Any:
+        return dict.fromkeys(places, self.begins)
 
 
 def fetcher(broker: Broker, position: int = 5) -> WireFetcher:
-    made = WireFetcher(broker, "t", None, FetchOptions("read_committed", False, 10))  # type: ignore[arg-type]
+    made = WireFetcher(broker, "t", None, FetchOptions("read_committed", False, 10))
     made.assign({0: position})
     return made
 
@@ -74,7 +74,7 @@ def test_a_right_that_is_missing_is_named() -> None:
         fetcher(Broker(kafka.errors.TopicAuthorizationFailedError.errno)).look(1.0)
 
 
-@pytest.mark.parametrize("code", wire_fetcher.NOT_KNOWN)
+@pytest.mark.parametrize("code", [error.errno for error in client._NOT_KNOWN])
 def test_a_topic_that_is_not_known_for_long_went_away(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = fetcher(Broker(code))
     assert asked.look(1.0) == NO_LOOK

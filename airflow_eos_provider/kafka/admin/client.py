@@ -1,0 +1,384 @@
+"""Questions about a cluster's topics and brokers, and changes of topics, through kafka-python's connections."""
+
+from __future__ import annotations
+
+import base64
+import time
+import uuid
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import kafka.errors
+from kafka.protocol.admin import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.kafka.acl_values import Operation
+from airflow_eos_provider.kafka.admin.acls import OPERATIONS
+from airflow_eos_provider.kafka.questions import CONNECT_SECONDS, TopicDescription
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.wire import Wire, explained, may_pass
+
+T = TypeVar("T")
+
+#: A topic's partition.
+Place: TypeAlias = tuple[str, int]
+
+#: Between two tries of a question that no broker took, and of one whose partition has no leader, seconds.
+_PAUSE_SECONDS = 0.02
+_LEADER_PAUSE_SECONDS = 0.1
+
+#: ``ConfigResource.Type``, and ``AlterConfigOp.OpType.SET``.
+_TOPIC, _BROKER = 2, 4
+_SET = 0
+
+#: The last version that tells what one may do with the cluster (KIP-430, KIP-700).
+_METADATA_OF_CLUSTER = 10
+
+_NOT_KNOWN = (
+    kafka.errors.UnknownTopicOrPartitionError,
+    kafka.errors.UnknownTopicIdError,
+    kafka.errors.InconsistentTopicIdError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """A Kafka cluster: its id, the port of each broker, and what the principal may do with it."""
+
+    id: str
+    ports: Mapping[int, int]
+    operations: frozenset[Operation]
+
+
+class Admin:
+    """The client for questions and changes. It connects in the background.
+
+    Each method raises :class:`UnreachableError` where no broker answers in time, and :class:`ConfigurationError` where
+    the principal may not ask; ``seconds`` is the limit of one.
+
+    :param settings: the Kafka cluster.
+    :ivar wire: the connections.
+    :raises ConfigurationError: a property has no counterpart in kafka-python.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self.settings = settings
+        self.wire = Wire(settings, connect_seconds=CONNECT_SECONDS)
+        weakref.finalize(self, self.wire.close).atexit = False
+
+    def close(self) -> None:
+        self.wire.close()
+
+    def run(self, what: str, act: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """What a coroutine gives, which bounds its own time; errors in this package's words.
+
+        :param what: the action in words.
+        """
+        try:
+            return self.wire.run(act, *arguments)
+        except (kafka.errors.KafkaError, OSError, RuntimeError) as error:
+            raise self.explain(error, what) from error
+
+    def explain(self, error: Exception, what: str) -> EosError:
+        """This package's error for one of kafka-python's."""
+        return explained(error, what, self.settings)
+
+    # Topics
+
+    def topics(
+        self, names: Collection[str] | None, seconds: float, *, hidden: Callable[[str], None] | None = None
+    ) -> dict[str, TopicDescription]:
+        """The topics that the broker knows; others are absent.
+
+        :param names: None for all that the principal may see.
+        :param hidden: called with a topic that the principal may not describe, which else is an error.
+        """
+        found = {}
+        what = "listing the topics" if names is None else f"describing topic {', '.join(names)}"
+        for topic in self.run(what, self._ask, lambda: _metadata(names), seconds).topics:
+            error = kafka.errors.for_code(topic.error_code)
+            # Partitions without a leader are described all the same.
+            if error in (kafka.errors.NoError, kafka.errors.LeaderNotAvailableError):
+                copies = [len(partition.replica_nodes) for partition in topic.partitions] or [0]
+                leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+                found[topic.name] = TopicDescription(id_text(topic.topic_id), leaders, max(copies), min(copies))
+            elif error is kafka.errors.InvalidTopicError:
+                raise ConfigurationError(f"{topic.name!r} is not a name of a topic.")
+            elif error is kafka.errors.TopicAuthorizationFailedError and hidden is not None:
+                hidden(topic.name)
+            elif names is not None and error is not kafka.errors.UnknownTopicOrPartitionError:
+                raise self.explain(error(topic.name), f"describing topic {topic.name}")
+        return found
+
+    def allowed(self, names: Collection[str], seconds: float) -> dict[str, frozenset[Operation] | None]:
+        """By topic what the principal may do with it (KIP-430).
+
+        None for a topic that is not there, as far as one may know; nothing for one that one may not see.
+        """
+        found: dict[str, frozenset[Operation] | None] = {}
+        what = f"describing topic {', '.join(names)}"
+        if not names:
+            return {}
+        for topic in self.run(what, self._ask, lambda: _metadata(names, operations=True), seconds).topics:
+            error = kafka.errors.for_code(topic.error_code)
+            if error is kafka.errors.UnknownTopicOrPartitionError:
+                found[topic.name] = None
+            elif error is kafka.errors.TopicAuthorizationFailedError:
+                found[topic.name] = frozenset()
+            elif error in (kafka.errors.NoError, kafka.errors.LeaderNotAvailableError):
+                found[topic.name] = _operations(topic.authorized_operations)
+            else:
+                raise self.explain(error(topic.name), f"describing topic {topic.name}")
+        return found
+
+    def topic_settings(self, names: Collection[str], seconds: float) -> dict[str, dict[str, str]]:
+        """By topic its settings; topics that the broker does not know are absent. Needs DescribeConfigs."""
+        what = f"reading the settings of topic {', '.join(names)} (DescribeConfigs)"
+        found = {}
+        for topic in self.run(what, self._ask, lambda: _describe_configs(_TOPIC, names), seconds).results:
+            if not topic.error_code:
+                found[topic.resource_name] = {each.name: each.value for each in topic.configs}
+            elif topic.error_code != kafka.errors.UnknownTopicOrPartitionError.errno:
+                raise self.explain(kafka.errors.for_code(topic.error_code)(topic.resource_name), what)
+        return found
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replicas: int,
+        settings: Mapping[str, str],
+        seconds: float,
+        *,
+        only_validate: bool = False,
+    ) -> kafka.errors.KafkaError | None:
+        """Create a topic; -1 for the brokers' default. The answer of the controller, None if it has done so.
+
+        :param only_validate: the brokers only look whether they would.
+        """
+
+        def make() -> Any:
+            topic = CreateTopicsRequest.CreatableTopic
+            configs = [topic.CreatableTopicConfig(name=key, value=value) for key, value in settings.items()]
+            wanted = topic(
+                name=name, num_partitions=partitions, replication_factor=replicas, assignments=[], configs=configs
+            )
+            return CreateTopicsRequest(topics=[wanted], timeout_ms=int(seconds * 1000), validate_only=only_validate)
+
+        (answer,) = self.run(f"creating topic {name}", self._ask_controller, make, seconds).topics
+        return _error(answer)
+
+    def delete_topic(self, name: str, seconds: float) -> kafka.errors.KafkaError | None:
+        """Delete a topic. The answer of the controller, None if it has done so."""
+
+        def make() -> Any:
+            return DeleteTopicsRequest(
+                topics=[DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=None)],
+                topic_names=[name],
+                timeout_ms=int(seconds * 1000),
+            )
+
+        (answer,) = self.run(f"deleting topic {name}", self._ask_controller, make, seconds).responses
+        return _error(answer)
+
+    def change_topic(self, name: str, settings: Mapping[str, str], seconds: float) -> None:
+        """Change settings of a topic, all or none; others stay. Needs AlterConfigs."""
+
+        def make() -> Any:
+            resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+            configs = [
+                resource.AlterableConfig(name=key, config_operation=_SET, value=value)
+                for key, value in settings.items()
+            ]
+            wanted = resource(resource_type=_TOPIC, resource_name=name, configs=configs)
+            return IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False)
+
+        what = f"setting {', '.join(settings)} of topic {name} (AlterConfigs)"
+        (answer,) = self.run(what, self._ask, make, seconds).responses
+        if (error := _error(answer)) is not None:
+            raise self.explain(error, what) from error
+
+    # Brokers
+
+    def cluster(self, seconds: float, what: str = "describing the cluster") -> ClusterDescription:
+        """The cluster and its brokers."""
+        found = self.run(what, self._ask, lambda: _metadata([], max_version=_METADATA_OF_CLUSTER), seconds)
+        ports = {each.node_id: each.port for each in found.brokers}
+        return ClusterDescription(str(found.cluster_id), ports, _operations(found.authorized_operations))
+
+    def broker_settings(self, broker: int, seconds: float) -> dict[str, str | None]:
+        """The settings of one broker; None for a value that it hides. Needs DescribeConfigs on the cluster."""
+        what = f"reading the settings of broker {broker} (DescribeConfigs)"
+        (answer,) = self.run(
+            what, self._ask, lambda: _describe_configs(_BROKER, [str(broker)]), seconds, broker
+        ).results
+        if (error := _error(answer)) is not None:
+            raise self.explain(error, what) from error
+        return {each.name: each.value for each in answer.configs}
+
+    # Offsets
+
+    def offsets(
+        self, places: Collection[Place], at: int, seconds: float, what: str, *, committed: bool = False
+    ) -> dict[Place, int | kafka.errors.KafkaError]:
+        """Offsets of partitions, or the errors of their leaders; -1 for a time after the last record.
+
+        A leader that has just moved, or has not heard of the partition yet, is asked again in this time.
+
+        :param at: a time, :data:`~airflow_eos_provider.kafka.questions.LATEST` or ``EARLIEST``.
+        :param committed: of the latest, that of readers of committed records.
+        :param what: the question in words, for errors.
+        """
+        return self.run(what, self._offsets, places, at, committed, seconds)
+
+    # On the connections' thread
+
+    async def _ask(self, make: Callable[[], Any], seconds: float, broker: int | None = None) -> Any:
+        """Ask a broker; if any will do, another one if the first does not answer within half of the time."""
+        deadline = time.monotonic() + seconds
+        await self.wire.connected(deadline)
+        while True:
+            try:
+                until = min(deadline, time.monotonic() + seconds / 2)
+                return await self.wire.answer(make(), self.wire.any_broker() if broker is None else broker, until)
+            except kafka.errors.KafkaError as error:
+                if not may_pass(error) or time.monotonic() >= deadline:
+                    raise
+            await self.wire.pause(_PAUSE_SECONDS)
+
+    async def _ask_controller(self, make: Callable[[], Any], seconds: float) -> Any:
+        """Ask the broker that is called the controller: a KRaft cluster names any, and that one may hang."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                cluster = await self._ask(lambda: _metadata([]), deadline - time.monotonic())
+                answer = await self._ask(make, (deadline - time.monotonic()) / 2, cluster.controller_id)
+                (one,) = answer.topics if hasattr(answer, "topics") else answer.responses
+                if one.error_code != kafka.errors.NotControllerError.errno or time.monotonic() >= deadline:
+                    return answer
+            except kafka.errors.KafkaError as error:
+                if not may_pass(error) or time.monotonic() >= deadline:
+                    raise
+            await self.wire.pause(_PAUSE_SECONDS)
+
+    async def _offsets(
+        self, places: Collection[Place], at: int, committed: bool, seconds: float
+    ) -> dict[Place, int | kafka.errors.KafkaError]:
+        deadline = time.monotonic() + seconds
+        await self.wire.connected(deadline)
+        found: dict[Place, int | kafka.errors.KafkaError] = {}
+        left = list(places)
+        while left:
+            if unled := {topic for topic, partition in left if self.wire.leader_of(topic, partition) is None}:
+                await self._refresh(unled, deadline)
+            found |= await self._offsets_once(left, at, committed, deadline)
+            left = [place for place in left if isinstance(answer := found[place], Exception) and may_pass(answer)]
+            if not left or time.monotonic() >= deadline:
+                break
+            await self.wire.pause(_LEADER_PAUSE_SECONDS)
+            await self._refresh({topic for topic, _ in left}, deadline)
+        return found
+
+    async def _offsets_once(
+        self, places: Iterable[Place], at: int, committed: bool, deadline: float
+    ) -> dict[Place, int | kafka.errors.KafkaError]:
+        by_leader: dict[int | None, list[Place]] = defaultdict(list)
+        for place in places:
+            by_leader[self.wire.leader_of(*place)].append(place)
+        found: dict[Place, int | kafka.errors.KafkaError] = {
+            place: kafka.errors.LeaderNotAvailableError(place[0]) for place in by_leader.pop(None, ())
+        }
+        pending = [
+            (led, self.wire.ask(_list_offsets(led, at, committed), leader))
+            for leader, led in by_leader.items()
+            if leader is not None
+        ]
+        for led, future in pending:
+            try:
+                topics = (await self.wire.within(future, deadline)).topics
+            except kafka.errors.KafkaError as error:
+                found.update(dict.fromkeys(led, error))
+            else:
+                for topic in topics:
+                    for each in topic.partitions:
+                        found[topic.name, each.partition_index] = _error(each, topic.name) or each.offset
+        return found
+
+    async def _refresh(self, topics: Collection[str], deadline: float) -> None:
+        while True:
+            try:
+                return await self.wire.refresh(topics, deadline)
+            except kafka.errors.KafkaError as error:
+                if not may_pass(error) or time.monotonic() >= deadline:
+                    raise
+            await self.wire.pause(_PAUSE_SECONDS)
+
+
+def is_not_known(error: Exception) -> bool:
+    """Whether the broker that was asked does not know the topic, or knows another one of its name."""
+    return isinstance(error, _NOT_KNOWN)
+
+
+def id_text(topic_id: uuid.UUID | None) -> str:
+    """A topic id as Kafka's own tools spell it; empty without one."""
+    return (
+        base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=") if topic_id is not None and topic_id.int else ""
+    )
+
+
+def id_of(text: str) -> uuid.UUID:
+    """The topic id that is spelled so."""
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(f"{text}=="))
+
+
+def _error(answer: Any, about: str = "") -> kafka.errors.KafkaError | None:
+    """The error in an answer, None without one."""
+    if not answer.error_code:
+        return None
+    words = getattr(answer, "error_message", None) or about
+    return kafka.errors.for_code(answer.error_code)(*[words] if words else [])
+
+
+def _operations(numbers: Iterable[int] | None) -> frozenset[Operation]:
+    return frozenset(OPERATIONS[number] for number in numbers or () if number in OPERATIONS)
+
+
+def _metadata(names: Collection[str] | None, *, operations: bool = False, **versions: int) -> Any:
+    topic = MetadataRequest.MetadataRequestTopic
+    return MetadataRequest(
+        topics=None if names is None else [topic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=bool(versions),
+        include_topic_authorized_operations=operations,
+        **versions,
+    )
+
+
+def _describe_configs(kind: int, names: Collection[str]) -> Any:
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    wanted = [resource(resource_type=kind, resource_name=name, configuration_keys=None) for name in names]
+    return DescribeConfigsRequest(resources=wanted, include_synonyms=False, include_documentation=False)
+
+
+def _list_offsets(places: Iterable[Place], at: int, committed: bool) -> Any:
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    by_topic: dict[str, list[Any]] = defaultdict(list)
+    for name, partition in places:
+        by_topic[name].append(
+            topic.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=at)
+        )
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=int(committed),
+        topics=[topic(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+    )
