@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -136,11 +136,6 @@ class WorkerMode:
     observed: Observed
     disagreements: tuple[str, ...]
     reason: str
-
-    @property
-    def joins_as(self) -> Mode | None:
-        """The mode it will have after its next start, by its file."""
-        return self.declared.mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +298,7 @@ def probe(rest: ConnectRest) -> Observed:
     :param rest: the REST API at that worker's own URL.
     """
     try:
-        classes = {plugin.plugin_class for plugin in rest.plugins()}
+        classes = rest.plugins()
         plugin = next((name for name in PASSIVE_PLUGINS if name in classes), None)
         if plugin is None:
             wanted = " or ".join(name.rpartition(".")[2] for name in PASSIVE_PLUGINS)
@@ -321,11 +316,6 @@ def probe(rest: ConnectRest) -> Observed:
 def _client_errors(rest: ConnectRest, plugin: str, level: str) -> tuple[str, ...]:
     config = {"name": "eos-mode-probe", "connector.class": plugin, "tasks.max": "1", **PASSIVE_PLUGINS[plugin]}
     return rest.validate(plugin, {**config, SUPPORT_PROPERTY: level}).errors.get(SUPPORT_PROPERTY, ())
-
-
-def with_leader_evidence(observed: Observed, evidence: LeaderEvidence) -> Observed:
-    """The answer of the worker that leads the group, with what the broker knows about the leader."""
-    return replace(observed, leader_evidence=evidence)
 
 
 def leader_evidence(

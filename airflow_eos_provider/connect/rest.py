@@ -224,13 +224,6 @@ class ConnectorStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Plugin:
-    plugin_class: str
-    type: str
-    version: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Validation:
     """What a worker says to a connector configuration.
 
@@ -238,8 +231,6 @@ class Validation:
     :param properties: every property that this worker knows for such a connector.
     """
 
-    plugin_class: str
-    error_count: int
     errors: Mapping[str, tuple[str, ...]]
     properties: frozenset[str] = frozenset()
 
@@ -429,8 +420,9 @@ class ConnectRest:
             f"{_connector(name)}/topics", lambda answer: tuple(sorted(map(str, _mapping(answer)[name]["topics"])))
         )
 
-    def plugins(self) -> tuple[Plugin, ...]:
-        return self._ask("/connector-plugins", _plugins)
+    def plugins(self) -> tuple[str, ...]:
+        """The classes of the plugins on this worker's path."""
+        return self._ask("/connector-plugins", lambda answer: tuple(str(each["class"]) for each in _list(answer)))
 
     def validate(self, plugin_class: str, config: Mapping[str, str]) -> Validation:
         """Let this very worker validate a configuration; nothing is created."""
@@ -569,17 +561,12 @@ def _offsets(answer: Answer) -> tuple[ConnectorOffset, ...]:
     return tuple(ConnectorOffset(entry["partition"], entry.get("offset")) for entry in _mapping(answer)["offsets"])
 
 
-def _plugins(answer: Answer) -> tuple[Plugin, ...]:
-    return tuple(Plugin(str(e["class"]), str(e["type"]), e.get("version")) for e in _list(answer))
-
-
 def _validation(answer: Answer) -> Validation:
-    document = _mapping(answer)
     # A plugin with a validation of its own may leave a property out, which Connect gives without a value then.
-    values = [entry["value"] for entry in document["configs"] if entry["value"] is not None]
+    values = [entry["value"] for entry in _mapping(answer)["configs"] if entry["value"] is not None]
     errors = {str(v["name"]): tuple(map(_cut, map(str, v["errors"]))) for v in values if v["errors"]}
     known = frozenset(str(value["name"]) for value in values)
-    return Validation(str(document["name"]), int(document["error_count"]), errors, known)
+    return Validation(errors, known)
 
 
 def _not_connect(url: str, found: str) -> NotKafkaConnectError:

@@ -116,7 +116,7 @@ def _judged(log: str, files: Iterable[tuple[str, list[_Block]]], started_at: flo
     for file, blocks in files:
         own = [b for b in blocks if any(_is_of_start(moment, started_at) for moment in b.moments)]
         if own:
-            return _verdict(own, file)
+            return _verdict(own, f"the log {file}", f"{file}, {_shown(own[-1].moments[0])}")
         if blocks:
             problem = _why_not(blocks[-1], file, started_at)
     return StartupLog(None, problem)
@@ -124,28 +124,15 @@ def _judged(log: str, files: Iterable[tuple[str, list[_Block]]], started_at: flo
 
 def mode_from_own_log(text: bytes, where: str) -> StartupLog | None:
     """The mode in a log that holds one start only, so that no date is needed."""
-    modes: dict[str | None, None] = {}
-    for head in _HEAD.finditer(text):
-        modes[_block(text, head, None).text] = None
-    if not modes:
-        return None
-    if len(modes) > 1:
-        shown = ", ".join(mode or "none" for mode in modes)
-        return StartupLog(None, f"{where} contains several start-ups, with {shown}")
-    found = next(iter(modes))
-    if found is None:
-        return StartupLog(None, f"the start-up settings in {where} do not name {MODE_PROPERTY} (Kafka before 3.3?)")
-    try:
-        return StartupLog(Mode.parse(found), f"started with {found} ({where})")
-    except ConfigurationError as error:
-        return StartupLog(None, f"start-up log: {error.found}")
+    blocks = [_block(text, head, None) for head in _HEAD.finditer(text)]
+    return _verdict(blocks, where, where) if blocks else None
 
 
-def _verdict(blocks: list[_Block], file: str) -> StartupLog:
+def _verdict(blocks: list[_Block], file: str, where: str) -> StartupLog:
     texts = {block.text for block in blocks}
     if len(texts) > 1:
         shown = ", ".join(sorted(text or "none" for text in texts))
-        return StartupLog(None, f"the log {file} contains several start-ups at that time, with {shown}")
+        return StartupLog(None, f"{file} contains several start-ups of that time, with {shown}")
     text = texts.pop()
     if text is None:
         return StartupLog(None, f"the start-up settings in {file} do not name {MODE_PROPERTY} (Kafka before 3.3?)")
@@ -153,7 +140,7 @@ def _verdict(blocks: list[_Block], file: str) -> StartupLog:
         mode = Mode.parse(text)
     except ConfigurationError as error:
         return StartupLog(None, f"start-up log: {error.found}")
-    return StartupLog(mode, f"started with {mode} ({file}, {_shown(blocks[-1].moments[0])})")
+    return StartupLog(mode, f"started with {mode} ({where})")
 
 
 def _why_not(block: _Block, file: str, started_at: float) -> str:

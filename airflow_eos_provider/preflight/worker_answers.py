@@ -6,12 +6,12 @@ parallel; a late answer counts as unknown.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import SUPPORT_PROPERTY
@@ -21,8 +21,6 @@ from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.errors import ConnectRestError, EosError, UnreachableError
 from airflow_eos_provider.preflight.facts import WorkerAnswer
-
-T = TypeVar("T")
 
 #: So many requests are under way to each worker, and in all; each worker has one at least.
 _PER_WORKER, _AT_ONCE = 4, 16
@@ -64,7 +62,6 @@ def ask_workers(
     Each worker has threads of its own: one that does not answer keeps no other from being asked.
     """
     described = session.cluster.workers
-    counted = _Counted(len(connectors) * (len(described) + 1), progress)
     threads = max(1, min(_PER_WORKER, _AT_ONCE // len(described)))
     with ExitStack() as stack:
         pools = [stack.enter_context(_pool(threads)) for _ in described]
@@ -73,17 +70,17 @@ def ask_workers(
             for one, pool in zip(described, pools, strict=True)
         ]
         # These first: a validation may take long, and they do not.
-        topics = {
-            status.name: counted.start(pools[turn], _topics, [*workers[turn:], *workers[:turn]], status)
-            for number, status in enumerate(connectors)
-            for turn in (number % len(workers),)
-        }
+        topics = {}
+        for number, status in enumerate(connectors):
+            turn = number % len(workers)
+            topics[status.name] = pools[turn].submit(_topics, [*workers[turn:], *workers[:turn]], status)
         validations = {
-            status.name: [
-                counted.start(pool, one.validate, status, mode) for pool, one in zip(pools, workers, strict=True)
-            ]
+            status.name: [pool.submit(one.validate, status, mode) for pool, one in zip(pools, workers, strict=True)]
             for status in connectors
         }
+        questions: list[Future[Any]] = [*topics.values(), *chain(*validations.values())]
+        for done, _ in enumerate(as_completed(questions), start=1):
+            progress(done, len(questions))
         return {
             name: (tuple(future.result() for future in futures), *topics[name].result())
             for name, futures in validations.items()
@@ -98,25 +95,6 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
         yield pool
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-class _Counted:
-    def __init__(self, total: int, progress: Progress) -> None:
-        self._total, self._progress = total, progress
-        self._done = 0
-        self._lock = threading.Lock()
-
-    def start(self, pool: ThreadPoolExecutor, function: Callable[..., T], *arguments: object) -> Future[T]:
-        future = pool.submit(function, *arguments)
-        future.add_done_callback(self._count)
-        return future
-
-    def _count(self, future: Future[Any]) -> None:
-        if future.cancelled():
-            return
-        with self._lock:
-            self._done += 1
-            self._progress(self._done, self._total)
 
 
 class _Worker:

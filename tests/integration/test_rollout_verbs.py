@@ -396,7 +396,7 @@ def test_a_file_newer_than_its_process_is_a_disagreement(lab: Lab) -> None:
     finally:
         config.write_bytes(original)
     assert mode.verdict is ModeVerdict.DISABLED
-    assert mode.joins_as is Mode.PREPARING
+    assert mode.declared.mode is Mode.PREPARING
     (sentence,) = mode.disagreements
     assert "a restart will change the mode" in sentence
     assert blind.verdict is (ModeVerdict.DISABLED if leader_tells else ModeVerdict.UNKNOWN), blind.reason
@@ -420,7 +420,7 @@ def test_a_stopped_worker_stays_stopped_and_joins_in_the_new_mode(lab: Lab, eos:
     evidence = Evidence(lab).modes()[stopped]
     assert evidence.verdict is ModeVerdict.UNKNOWN
     assert evidence.reason.startswith("stopped; will join as preparing")
-    assert evidence.joins_as is Mode.PREPARING
+    assert evidence.declared.mode is Mode.PREPARING
 
     lab.start_worker(1)
     assert modes(lab) == {Mode.PREPARING}

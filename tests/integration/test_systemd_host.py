@@ -690,7 +690,7 @@ def test_a_host_judges_the_file_and_the_process_of_its_machine(unit: Unit) -> No
     host.edit({MODE_PROPERTY: "preparing"}, expect=facts.digest or "")
     facts = host.observe()
     verdict = judge(facts.worker_id, facts.declared, facts.running, Observed(None, "not asked"))
-    assert (verdict.verdict, verdict.joins_as) == (ModeVerdict.DISABLED, Mode.PREPARING)
+    assert (verdict.verdict, verdict.declared.mode) == (ModeVerdict.DISABLED, Mode.PREPARING)
     events: list[RestartEvent] = []
     host.restart(
         RestartRequest(stop_grace_seconds=20.0, on_event=events.append, rollout="r1", replaces=facts.start_token)
@@ -725,7 +725,7 @@ def test_a_mode_that_a_file_of_variables_sets_is_followed_and_its_edit_refused_b
     assert changed.declared.mode is Mode.ENABLED
     assert (changed.declared.changed_at or 0.0) > (changed.started_at or 0.0)
     verdict = judge(changed.worker_id, changed.declared, changed.running, Observed(None, "not asked"))
-    assert (verdict.verdict, verdict.joins_as) == (ModeVerdict.PREPARING, Mode.ENABLED)
+    assert (verdict.verdict, verdict.declared.mode) == (ModeVerdict.PREPARING, Mode.ENABLED)
 
 
 def test_a_file_that_each_start_writes_anew_may_not_be_changed_by_a_roll(unit: Unit, booted: Booted) -> None:

@@ -138,7 +138,6 @@ class OffsetLog:
     all the rest: some 200 bytes in all for a short key and value. Each :class:`OffsetRecord` is made when it is needed.
 
     :param outcome: how a record's transaction ended; by default every record counts as committed.
-    :ivar without_key: records without a key, which Connect passes over.
     """
 
     def __init__(self, topic: str, outcome: Callable[[LogRecord], Outcome] = lambda record: Outcome.COMMITTED) -> None:
@@ -147,14 +146,12 @@ class OffsetLog:
         self._newest: Packed = {}
         self._open: Packed = {}
         self._aborted: Packed = {}
-        self.without_key = 0
 
     def take(self, records: Iterable[LogRecord]) -> None:
         """Go on with further records, of each partition in the order of the log."""
         for record in records:
             outcome = self._outcome(record)
-            if record.key is None:
-                self.without_key += outcome is not Outcome.ABORTED
+            if record.key is None:  # Connect passes over it
                 continue
             if outcome not in (Outcome.OPEN, Outcome.ABORTED):
                 kept = self._newest

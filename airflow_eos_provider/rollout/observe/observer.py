@@ -224,7 +224,7 @@ class _Look:
             leader_id, future = evidence
             part = self._take(future, "the leader's transactions", is_refused_alone=True)
             reported = part.value or mode_evidence.LeaderEvidence(None, f"could not be read: {part.problem}")
-            answers[leader_id].observed = mode_evidence.with_leader_evidence(answers[leader_id].observed, reported)
+            answers[leader_id].observed = replace(answers[leader_id].observed, leader_evidence=reported)
         logs = self._take(logs_asked, "the topics that the group writes")
         # A principal that may not describe them sees none: then only what they report gives them away.
         neighbours = self._take(neighbours_asked, "the other groups").value if neighbours_asked else None

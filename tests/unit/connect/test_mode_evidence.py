@@ -129,7 +129,7 @@ def test_a_file_newer_than_its_process_is_named_in_words() -> None:
     assert "the file says enabled since" in sentence
     assert "started before that" in sentence
     assert "runs preparing: a restart will change the mode" in sentence
-    assert judged.joins_as is E
+    assert judged.declared.mode is E
 
 
 def test_a_file_that_kept_its_date_is_not_said_to_be_so_since_then() -> None:
@@ -173,7 +173,7 @@ def test_a_stopped_worker_is_unknown_and_says_how_it_will_join() -> None:
     judged = judge("w:1", says(P, BEFORE), runs(None, alive=False), answers(None))
     assert judged.verdict is ModeVerdict.UNKNOWN
     assert judged.reason.startswith("stopped; will join as preparing")
-    assert judged.joins_as is P
+    assert judged.declared.mode is P
     assert judged.disagreements == ()
 
 
@@ -224,11 +224,6 @@ def test_the_declared_mode_is_read_from_the_properties(
 
 
 @dataclass
-class Plugin:
-    plugin_class: str
-
-
-@dataclass
 class Validation:
     errors: dict[str, tuple[str, ...]]
 
@@ -243,8 +238,8 @@ class Worker:
     fails: bool = False
     asked: list[str] = field(default_factory=list)
 
-    def plugins(self) -> tuple[Plugin, ...]:
-        return tuple(map(Plugin, self.classes))
+    def plugins(self) -> tuple[str, ...]:
+        return self.classes
 
     def validate(self, plugin_class: str, config: dict[str, str]) -> Validation:
         if self.fails:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -185,15 +184,12 @@ def test_what_is_left_when_a_look_is_broken_off_is_not_asked(monkeypatch: pytest
         """Stands for Ctrl-C, which comes where the main thread waits for a result."""
 
     reached, going_on = threading.Event(), threading.Event()
-    real = Future.result
 
-    def result(future: Future[Any], timeout: float | None = None) -> Any:
-        if threading.current_thread() is threading.main_thread():
-            assert reached.wait(LIMIT)
-            raise Broken
-        return real(future, timeout)
+    def break_off(_: object) -> Iterator[Any]:
+        assert reached.wait(LIMIT)
+        raise Broken
 
-    monkeypatch.setattr(Future, "result", result)
+    monkeypatch.setattr(worker_answers, "as_completed", break_off)
     worker = Simulated(validates=lambda: (reached.set(), going_on.wait(LIMIT)))
     with session_of([worker]) as session, pytest.raises(Broken):
         ask_workers(session, connectors(50), Mode.ENABLED, time.monotonic() + LIMIT, lambda done, total: None)

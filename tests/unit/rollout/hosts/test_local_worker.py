@@ -165,7 +165,7 @@ class TestSeeing:
         facts = host.observe()
         judged = judge(facts.worker_id, facts.declared, facts.running, Observed(False, "not enabled"))
         assert judged.verdict.mode is Mode.DISABLED
-        assert judged.joins_as is Mode.PREPARING
+        assert judged.declared.mode is Mode.PREPARING
         assert "a restart will change the mode" in judged.disagreements[0]
 
     @pytest.mark.parametrize("how", ["moved into place with its old date", "edited with its old date"])
