@@ -10,7 +10,7 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.admin.client import Admin
 from airflow_eos_provider.kafka.questions import LATEST
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.preflight.facts import BrokerFacts, TopicFacts
+from airflow_eos_provider.preflight.facts import BrokerFacts
 
 #: Limit of one request, seconds.
 _SECONDS = 20.0
@@ -30,7 +30,7 @@ def broker_facts(kafka: Session, topics: Mapping[str, int], growing: Collection[
             rates = _rates(admin, {topic: topics[topic] for topic in growing})
     except EosError as error:
         problem = problem or str(error)
-    return BrokerFacts(limit, problem, {topic: TopicFacts(sizes.get(topic), rates.get(topic)) for topic in topics})
+    return BrokerFacts(limit, problem, sizes, rates)
 
 
 def _least_limit(admin: Admin) -> tuple[int | None, str]:

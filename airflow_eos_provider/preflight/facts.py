@@ -62,27 +62,18 @@ class ConnectorFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFacts:
-    """A topic that connectors write.
-
-    :param max_message_bytes: its ``max.message.bytes``; None if that is not known.
-    :param records_per_second: appended to it in the last minute, markers included; None if that was not measured.
-    """
-
-    max_message_bytes: int | None = None
-    records_per_second: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class BrokerFacts:
     """The workers' Kafka cluster.
 
     :param max_timeout_ms: the least ``transaction.max.timeout.ms`` of its brokers; None if that is not known.
+    :param max_message_bytes: by topic, as far as that is known.
+    :param rates: by topic the records a second appended in the last minute, markers included, where that was measured.
     """
 
     max_timeout_ms: int | None = None
     problem: str = ""
-    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    max_message_bytes: Mapping[str, int] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,12 +136,10 @@ def record_size(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFi
         return
     sizes = of_client(connector.config, facts.files, "producer", _REQUEST_SIZE, _REQUEST_DEFAULT).numbers
     largest = max(sizes.known, key=lambda one: one.number or 0, default=None)
-    limits = {
-        topic: known.max_message_bytes for topic in connector.topics if (known := facts.brokers.topics.get(topic))
-    }
+    limits = facts.brokers.max_message_bytes
     size = (largest.number if largest else None) or 0
-    smaller = sorted(topic for topic, limit in limits.items() if limit is not None and limit < size)
-    unknown_topics = [topic for topic in connector.topics if limits.get(topic) is None]
+    smaller = sorted(topic for topic in connector.topics if limits.get(topic, size) < size)
+    unknown_topics = [topic for topic in connector.topics if topic not in limits]
     if largest is None or (not smaller and (unknown_topics or sizes.unknown)):
         why = sizes.unknown or f"max.message.bytes of {unknown_topics[0]} is unknown"
         yield RECORD_SIZE.unreadable(connector.name, why)
@@ -183,9 +181,9 @@ def transaction_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Connec
 
 def _rate(connector: ConnectorFacts, facts: Facts) -> float | None:
     """Records a second in all its topics; None if one was not measured."""
-    known = [facts.brokers.topics.get(topic) for topic in connector.topics]
-    rates = [one.records_per_second for one in known if one and one.records_per_second is not None]
-    return sum(rates) if rates and len(rates) == len(known) else None
+    rates = facts.brokers.rates
+    is_measured = connector.topics and all(topic in rates for topic in connector.topics)
+    return sum(rates[topic] for topic in connector.topics) if is_measured else None
 
 
 def _timeouts(connector: ConnectorFacts, facts: Facts) -> Readings:

@@ -18,14 +18,12 @@ from airflow_eos_provider.preflight.facts import (
     ConnectorFacts,
     Facts,
     Reader,
-    TopicFacts,
     WorkerAnswer,
     WorkerFiles,
 )
 from airflow_eos_provider.preflight.findings import KINDS, STOPS_TASKS, ConnectorFinding, Severity, worst_first
 from airflow_eos_provider.preflight.look import of_connector, targets
 from airflow_eos_provider.preflight.report import Report
-from airflow_eos_provider.preflight.rules import find
 from airflow_eos_provider.preflight.worker_answers import asked
 
 W1, W2 = "w1:8083", "w2:8083"
@@ -53,9 +51,13 @@ def source(config: dict[str, str] | None = None, *answers: WorkerAnswer, **more:
 
 
 def facts(connector: ConnectorFacts | None = None, **more: Any) -> Facts:
-    brokers = BrokerFacts(900_000, "", {"lines": TopicFacts(1_048_588, 0.5)})
+    brokers = BrokerFacts(900_000, "", {"lines": 1_048_588}, {"lines": 0.5})
     values: dict[str, Any] = {"files": WorkerFiles({W1: {}}), "brokers": brokers, **more}
     return Facts("group", values.pop("mode", Mode.ENABLED), (connector or source(),), **values)
+
+
+def find(of: Facts) -> tuple[ConnectorFinding, ...]:
+    return Report.of(of).findings
 
 
 def found(of: Facts, kind: str, connector: str = "a") -> list[ConnectorFinding]:
@@ -299,17 +301,17 @@ def test_the_size_of_a_transaction_is_told_only_where_it_was_measured() -> None:
     config = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "10000"}
     (one,) = found(facts(source(config)), "transaction-size")
     assert "about 5 records" in one.found
-    unmeasured = BrokerFacts(900_000, "", {"lines": TopicFacts(None, None)})
+    unmeasured = BrokerFacts(900_000)
     (one,) = found(facts(source(config), brokers=unmeasured), "transaction-size")
     assert (one.verdict, "was not measured" in one.found) == (Verdict.INCONCLUSIVE, True)
 
 
 def test_a_topic_that_takes_less_than_a_request_is_found() -> None:
-    small = BrokerFacts(900_000, "", {"lines": TopicFacts(1_000, None)})
+    small = BrokerFacts(900_000, "", {"lines": 1_000})
     assert weight(facts(brokers=small), "record-size") == WARNED
     assert weight(facts(source({"producer.override.max.request.size": "1000"}), brokers=small), "record-size") == PASSED
     assert weight(facts(brokers=BrokerFacts(900_000)), "record-size") == UNSURE
-    one_of_two = BrokerFacts(900_000, "", {"lines": TopicFacts(2_000_000, None)})
+    one_of_two = BrokerFacts(900_000, "", {"lines": 2_000_000})
     assert weight(facts(source(topics=("lines", "hidden")), brokers=one_of_two), "record-size") == UNSURE
     assert weight(facts(files=WorkerFiles({}, {W1: "no file"})), "record-size") == UNSURE
 

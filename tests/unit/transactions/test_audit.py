@@ -29,8 +29,7 @@ from airflow_eos_provider.transactions.audit import (
 from airflow_eos_provider.transactions.collisions import Collision, CollisionKind
 from airflow_eos_provider.transactions.ends import PartitionEnds
 from airflow_eos_provider.transactions.hanging import Hanging, HangingLook
-from airflow_eos_provider.transactions.look import KnownId
-from airflow_eos_provider.transactions.owners import Owner
+from airflow_eos_provider.transactions.look import KnownId, Owner
 
 DAY = 86_400.0
 NOW = 1_000 * DAY

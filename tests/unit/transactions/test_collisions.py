@@ -26,8 +26,7 @@ from airflow_eos_provider.transactions.collisions import (
     not_known,
 )
 from airflow_eos_provider.transactions.groups import look_at_groups, pipelines_of
-from airflow_eos_provider.transactions.look import with_leaders
-from airflow_eos_provider.transactions.owners import owner_of
+from airflow_eos_provider.transactions.look import owner_of, with_leaders
 
 
 def group(name: str, *connectors: str, topics: tuple[str, ...] = ()) -> KnownGroup:

@@ -19,7 +19,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.transactions import hanging
 from airflow_eos_provider.transactions.ends import PartitionEnds
 from airflow_eos_provider.transactions.hanging import Hanging, HangingLook, decide, find_hanging
-from airflow_eos_provider.transactions.owners import owner_of
+from airflow_eos_provider.transactions.look import owner_of
 
 HELD = HeldOpen("orders", 3, 7, 1, 0, 100, 5)
 LISTED = {7: TransactionListing("g-c-0", TransactionState.EMPTY, 7)}

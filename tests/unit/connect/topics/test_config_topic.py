@@ -79,56 +79,47 @@ def test_configurations_are_as_connect_reads_them() -> None:
 
 
 class TestTaskSets:
-    def test_task_configs_count_only_from_their_commit_on(self) -> None:
-        before = only(log(connector(), task(0), task(1)))
-        after = only(log(connector(), task(0, topic="x"), task(1), commit(2)))
-        assert (before.task_count, before.commit_offset) == (None, None)
-        assert (after.task_count, after.commit_offset) == (2, 3)
-        assert after.task_set is not None
-        assert after.task_set.configs[0]["topic"] == "x"
+    @pytest.mark.parametrize(
+        ("entries", "count", "commit_offset", "topic"),
+        [
+            pytest.param([task(0), task(1)], None, None, None, id="configs count only from their commit on"),
+            pytest.param([task(0, topic="x"), task(1), commit(2)], 2, 3, "x", id="a commit"),
+            pytest.param(
+                [task(0, topic="old"), commit(1), task(0, topic="new"), task(1)], 1, 2, "old", id="new configs without"
+            ),
+            pytest.param([task(1), commit(2), task(0), task(1), commit(2)], 2, 5, None, id="complete again"),
+            pytest.param([task(1), task(0), commit(1)], 1, 3, None, id="a higher task left over by compaction"),
+            pytest.param([task(0), commit(1), commit(0), state("PAUSED", "STOPPED")], 0, 3, None, id="a stop"),
+        ],
+    )
+    def test_a_complete_commit_puts_its_task_configs_in_force(
+        self, entries: list[tuple[str, Any]], count: int | None, commit_offset: int | None, topic: str | None
+    ) -> None:
+        found = only(log(connector(), *entries))
+        assert (found.task_count, found.commit_offset, found.inconsistent) == (count, commit_offset, False)
+        configs = found.task_set.configs if found.task_set else {}
+        assert set(configs) == set(range(count or 0))
+        assert topic is None or configs[0]["topic"] == topic
 
-    def test_a_new_task_config_without_a_commit_leaves_the_old_set_in_force(self) -> None:
-        found = only(log(connector(), task(0, topic="old"), commit(1), task(0, topic="new"), task(1)))
-        assert found.task_count == 1
-        assert found.task_set is not None
-        assert found.task_set.configs[0]["topic"] == "old"
+    @pytest.mark.parametrize(
+        ("entries", "count", "commit_offset"),
+        [
+            pytest.param([task(0), commit(1), task(1), commit(2)], 1, 4, id="the last complete set is kept"),
+            pytest.param([task(1), commit(2), task(0), commit(2)], None, 4, id="configs do not serve the next commit"),
+        ],
+    )
+    def test_a_commit_that_lacks_a_task_makes_the_connector_inconsistent(
+        self, entries: list[tuple[str, Any]], count: int | None, commit_offset: int
+    ) -> None:
+        found = only(log(connector(), *entries))
+        assert (found.task_count, found.commit_offset, found.inconsistent) == (count, commit_offset, True)
 
-    def test_a_commit_that_lacks_a_task_makes_the_connector_inconsistent_and_keeps_the_last_complete_set(self) -> None:
-        found = only(log(connector(), task(0), commit(1), task(1), commit(2)))
-        assert found.inconsistent
-        assert (found.task_count, found.commit_offset) == (1, 4)
-
-    def test_the_next_complete_commit_makes_it_consistent_again(self) -> None:
-        found = only(log(connector(), task(1), commit(2), task(0), task(1), commit(2)))
-        assert not found.inconsistent
-        assert (found.task_count, found.commit_offset) == (2, 5)
-
-    def test_task_configs_of_an_incomplete_commit_do_not_serve_the_next_one(self) -> None:
-        found = only(log(connector(), task(1), commit(2), task(0), commit(2)))
-        assert found.inconsistent
-
-    def test_a_higher_task_left_over_by_compaction_does_not_disturb(self) -> None:
-        found = only(log(connector(), task(1), task(0), commit(1)))
-        assert not found.inconsistent
-        assert found.task_set is not None
-        assert set(found.task_set.configs) == {0}
-
-    def test_a_stop_commits_no_tasks(self) -> None:
-        found = only(log(connector(), task(0), commit(1), commit(0), state("PAUSED", "STOPPED")))
-        assert (found.task_count, found.inconsistent, found.target_state) == (0, False, "STOPPED")
-
-    def test_a_commit_without_a_connector_is_ignored(self) -> None:
+    def test_a_commit_without_a_connector_is_ignored_with_its_tasks(self) -> None:
         cluster = log(task(0), commit(1))
-        assert cluster.connectors == {}
-        assert cluster.last_rebalance_offset == -1
-
-    def test_a_commit_before_its_compacted_connector_is_ignored_with_its_tasks(self) -> None:
-        found = only(log(task(0), commit(1), connector()))
-        assert (found.task_count, found.inconsistent, found.pending_fencing) == (None, False, False)
-
-    def test_task_configs_without_a_connector_wait_for_it(self) -> None:
-        found = only(log(task(0), connector(), commit(1)))
-        assert found.task_count == 1
+        assert (cluster.connectors, cluster.last_rebalance_offset) == ({}, -1)
+        compacted = only(log(task(0), commit(1), connector()))
+        assert (compacted.task_count, compacted.inconsistent, compacted.pending_fencing) == (None, False, False)
+        assert only(log(task(0), connector(), commit(1))).task_count == 1, "task configs wait for their connector"
 
     @pytest.mark.parametrize("name", ["a-b", "a-0", "a-", "-", "täsk", "commit-a"])
     def test_the_number_of_a_task_follows_its_last_dash(self, name: str) -> None:
@@ -141,35 +132,29 @@ class TestTaskSets:
 
 
 class TestFencing:
-    def test_a_commit_after_the_task_count_record_is_pending(self) -> None:
-        found = only(log(connector(), task(0), commit(1), fencing(1), task(0), commit(1)))
-        assert found.pending_fencing
-        assert (found.task_count_record, found.task_count_record_offset) == (1, 3)
-
-    def test_a_task_count_record_after_the_commit_ends_it(self) -> None:
-        found = only(log(connector(), task(0), commit(1), fencing(1)))
-        assert not found.pending_fencing
-
-    def test_a_commit_without_any_task_count_record_is_pending(self) -> None:
-        assert only(log(connector(), task(0), commit(1))).pending_fencing
-
-    def test_an_incomplete_commit_is_pending_too(self) -> None:
-        assert only(log(connector(), fencing(2), commit(2))).pending_fencing
-
-    def test_without_a_commit_nothing_is_pending(self) -> None:
-        assert not only(log(connector())).pending_fencing
+    @pytest.mark.parametrize(
+        ("entries", "pending", "record"),
+        [
+            pytest.param([], False, None, id="no commit"),
+            pytest.param([task(0), commit(1)], True, None, id="a commit without any task count record"),
+            pytest.param([fencing(2), commit(2)], True, (2, 1), id="an incomplete commit"),
+            pytest.param([task(0), commit(1), fencing(1)], False, (1, 3), id="a record after the commit"),
+            pytest.param([task(0), commit(1), fencing(1), task(0), commit(1)], True, (1, 3), id="a commit after it"),
+            pytest.param([task(0), commit(1), deleted(), connector()], True, None, id="outlives a deletion"),
+            pytest.param([task(0), commit(1), fencing(1), deleted(), connector()], False, (1, 3), id="of its namesake"),
+        ],
+    )
+    def test_a_fencing_round_is_pending_from_a_commit_to_the_task_count_record(
+        self, entries: list[tuple[str, Any]], pending: bool, record: tuple[int, int] | None
+    ) -> None:
+        found = only(log(connector(), *entries))
+        assert found.pending_fencing is pending
+        assert found.fencing == (record and TaskCountRecord(*record))
 
     def test_a_task_count_record_outlives_its_connector(self) -> None:
         cluster = log(connector(), task(0), commit(1), fencing(1), deleted(), ("target-state-a", None))
         assert cluster.connectors == {}
         assert cluster.task_count_records == {"a": TaskCountRecord(1, 3)}
-
-    def test_a_connector_created_again_has_the_task_count_record_of_its_namesake(self) -> None:
-        found = only(log(connector(), task(0), commit(1), fencing(1), deleted(), connector()))
-        assert (found.task_count, found.task_count_record, found.pending_fencing) == (None, 1, False)
-
-    def test_pending_fencing_outlives_a_deletion(self) -> None:
-        assert only(log(connector(), task(0), commit(1), deleted(), connector())).pending_fencing
 
     def test_a_null_task_count_record_is_malformed_and_changes_nothing(self) -> None:
         cluster = log(connector(), fencing(1), task(0), commit(1), ("tasks-fencing-a", None))
@@ -178,23 +163,20 @@ class TestFencing:
 
 
 class TestTargetStates:
-    def test_without_a_record_a_connector_is_started(self) -> None:
-        assert only(log(connector())).target_state == "STARTED"
-
-    def test_the_newer_field_counts(self) -> None:
-        assert only(log(connector(), state("PAUSED", "STOPPED"))).target_state == "STOPPED"
-
-    def test_an_older_worker_writes_only_the_older_field(self) -> None:
-        assert only(log(connector(), state("PAUSED"))).target_state == "PAUSED"
-
-    def test_an_initial_state_stands_before_its_connector(self) -> None:
-        assert only(log(state("PAUSED", "STOPPED"), connector())).target_state == "STOPPED"
-
-    def test_a_deleted_target_state_leaves_an_existing_connector_started(self) -> None:
-        assert only(log(connector(), state("PAUSED"), ("target-state-a", None))).target_state == "STARTED"
-
-    def test_the_target_state_of_a_deleted_connector_holds_for_its_namesake_unless_it_was_deleted_too(self) -> None:
-        assert only(log(connector(), state("PAUSED"), deleted(), connector())).target_state == "PAUSED"
+    @pytest.mark.parametrize(
+        ("entries", "target_state"),
+        [
+            pytest.param([connector()], "STARTED", id="no record"),
+            pytest.param([connector(), state("PAUSED", "STOPPED")], "STOPPED", id="the newer field counts"),
+            pytest.param([connector(), state("PAUSED")], "PAUSED", id="an older worker writes only the older field"),
+            pytest.param([state("PAUSED", "STOPPED"), connector()], "STOPPED", id="an initial state"),
+            pytest.param([connector(), state("PAUSED"), ("target-state-a", None)], "STARTED", id="deleted"),
+            pytest.param([connector(), state("PAUSED"), deleted(), connector()], "PAUSED", id="of its namesake"),
+            pytest.param([connector(), state("PAUSED", name="connector-a")], "STARTED", id="of another"),
+        ],
+    )
+    def test_the_newest_target_state_counts(self, entries: list[tuple[str, Any]], target_state: str) -> None:
+        assert only(log(*entries)).target_state == target_state
 
     @pytest.mark.parametrize("value", [{"state": "DREAMING"}, {"state": 1}, {}, [], "STARTED"])
     def test_an_unknown_target_state_is_malformed_and_changes_nothing(self, value: Any) -> None:
@@ -202,31 +184,22 @@ class TestTargetStates:
         assert cluster.malformed == ("2 target-state-a",)
         assert only(cluster).target_state == "PAUSED"
 
-    def test_a_target_state_key_is_not_taken_for_another(self) -> None:
-        assert log(connector("x"), state("PAUSED", name="connector-x")).connectors["x"].target_state == "STARTED"
-
 
 class TestRebalances:
-    def test_a_new_connector_rebalances(self) -> None:
-        assert log(session_key(), connector()).last_rebalance_offset == 1
-
-    def test_a_new_connector_with_an_initial_state_rebalances(self) -> None:
-        assert log(state("PAUSED", "STOPPED"), connector()).last_rebalance_offset == 1
-
-    def test_a_commit_rebalances(self) -> None:
-        assert log(connector(), task(0), commit(1), fencing(1)).last_rebalance_offset == 2
-
-    def test_a_deletion_rebalances(self) -> None:
-        assert log(connector(), task(0), commit(1), deleted()).last_rebalance_offset == 3
-
-    def test_a_connector_created_again_rebalances(self) -> None:
-        assert log(connector(), task(0), commit(1), deleted(), connector()).last_rebalance_offset == 4
-
-    def test_a_changed_connector_does_not(self) -> None:
-        assert log(connector(), connector(topic="x")).last_rebalance_offset == 0
-
-    def test_a_connector_whose_beginning_was_compacted_away_does_not(self) -> None:
-        assert log(task(0), commit(1), connector(topic="changed")).last_rebalance_offset == -1
+    @pytest.mark.parametrize(
+        ("entries", "offset"),
+        [
+            pytest.param([session_key(), connector()], 1, id="a new connector"),
+            pytest.param([state("PAUSED", "STOPPED"), connector()], 1, id="one with an initial state"),
+            pytest.param([connector(), task(0), commit(1), fencing(1)], 2, id="a commit"),
+            pytest.param([connector(), task(0), commit(1), deleted()], 3, id="a deletion"),
+            pytest.param([connector(), task(0), commit(1), deleted(), connector()], 4, id="created again"),
+            pytest.param([connector(), connector(topic="x")], 0, id="not a change"),
+            pytest.param([task(0), commit(1), connector(topic="x")], -1, id="not one whose beginning was compacted"),
+        ],
+    )
+    def test_the_last_record_that_rebalances_is_known(self, entries: list[tuple[str, Any]], offset: int) -> None:
+        assert log(*entries).last_rebalance_offset == offset
 
     @pytest.mark.parametrize(
         "entry",
@@ -248,20 +221,19 @@ class TestRebalances:
 class TestMarkerGaps:
     """Gaps prove transactions only where compaction has not been."""
 
-    def test_gaps_after_a_repeated_key_are_markers(self) -> None:
-        records = [record(0, *session_key()), record(2, *session_key()), record(4, *connector())]
-        assert replay(records, 6).marker_gaps == (3, 5)
-
-    def test_gaps_before_a_repeated_key_may_be_compaction(self) -> None:
-        records = [record(3, *connector()), record(9, *session_key()), record(10, *session_key())]
-        assert replay(records, 11).marker_gaps == ()
-
-    def test_without_a_repeated_key_nothing_is_proven(self) -> None:
-        records = [record(0, *session_key()), record(2, *connector())]
-        assert replay(records, 4).marker_gaps == ()
-
-    def test_a_log_without_gaps_proves_nothing(self) -> None:
-        assert log(session_key(), session_key(), connector()).marker_gaps == ()
+    @pytest.mark.parametrize(
+        ("entries", "end", "gaps"),
+        [
+            pytest.param({0: session_key(), 2: session_key(), 4: connector()}, 6, (3, 5), id="after a repeated key"),
+            pytest.param({3: connector(), 9: session_key(), 10: session_key()}, 11, (), id="before it"),
+            pytest.param({0: session_key(), 2: connector()}, 4, (), id="no repeated key"),
+            pytest.param({0: session_key(), 1: session_key(), 2: connector()}, 3, (), id="no gaps"),
+        ],
+    )
+    def test_gaps_are_markers_only_after_a_repeated_key(
+        self, entries: dict[int, tuple[str, Any]], end: int, gaps: tuple[int, ...]
+    ) -> None:
+        assert replay([record(offset, *entry) for offset, entry in entries.items()], end).marker_gaps == gaps
 
 
 class TestOddRecords:
