@@ -219,29 +219,27 @@ class Done:
 
 
 class Change(ABC, Generic[R]):
-    """A change of a group. A subclass declares it; its command, operators, DAG and page are made from that.
+    """A change of a group. A subclass declares it; its command, operators, DAG and page are made from that."""
 
-    :cvar name: its command without ``eos``, such as ``fencing apply``; also its kind in the journal, and the name of
-        its rights in ``acls/tool_rules.py``, unless it needs brokers only.
-    :cvar takes_lease: whether it holds the group's lease. Without the lease it is not recorded in the journal.
-    :cvar begins_again: whether an unfinished one is closed, and begun again by a plan for what it has left.
-    :cvar closes: whether it closes a roll or another change, rather than is recorded as one. Whether it takes over is
-        part of its request, because its plan depends on that.
-    :cvar brokers_only: whether it needs no worker. Then the cluster file need not describe workers, and a connection of
-        type ``kafka`` is enough.
-    :cvar rows: the member of the document of :meth:`look` that is a list; the page shows it page by page.
-    """
-
+    #: Its command without ``eos``, such as ``fencing apply``; also its kind in the journal, and the name of its rights
+    #: in ``acls/tool_rules.py``, unless it needs brokers only.
     name: ClassVar[str]
     title: ClassVar[str]  #: the title of the form and the approval, such as ``Fence connectors``
     summary: ClassVar[str]  #: one sentence for the list of commands
     details: ClassVar[str] = ""  #: further help, in paragraphs
     request: ClassVar[type]  #: a frozen dataclass whose fields are made by :func:`option`
     examples: ClassVar[tuple[str, ...]] = ()  #: complete commands, each optionally with a comment after ``#``
+    #: Whether it holds the group's lease. Without the lease it is not recorded in the journal.
     takes_lease: ClassVar[bool] = True
+    #: Whether an unfinished one is closed, and begun again by a plan for what it has left.
     begins_again: ClassVar[bool] = False
+    #: Whether it closes a roll or another change, rather than is recorded as one. Whether it takes over is part of its
+    #: request, because its plan depends on that.
     closes: ClassVar[bool] = False
+    #: Whether it needs no worker. Then the cluster file need not describe workers, and a connection of type ``kafka``
+    #: is enough.
     brokers_only: ClassVar[bool] = False
+    #: The member of the document of :meth:`look` that is a list; the page shows it page by page.
     rows: ClassVar[str] = ""
     filters: ClassVar[tuple[str, ...]] = ()  #: members of such a row by which the page can filter
 

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.changes.change import MOST_LINES, Change, Plan, Report, read_request
-from airflow_eos_provider.journal.change import change_journal, group_change
-from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.journal.change import group_change
+from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def carry_out(
     if (done := _done(change, session, plan)) and (before := change.done_before(session, plan)):
         report(f"Nothing to do: {done.change_id} has carried this plan out.")
         return before
-    journal = change_journal(session.kafka, plan.group_id, actor=actor, reason=reason, report=report)
+    journal = Journal(session.kafka, plan.group_id, actor=actor, reason=reason, report=report)
     if change.closes:
         return change.apply(session, again(plan), journal, report)
     if change.begins_again:

@@ -28,36 +28,11 @@ from airflow_eos_provider.journal.records import (
     ChangeRecord,
     RolloutState,
 )
-from airflow_eos_provider.kafka.session import Kafka
-
-#: How long the group stays reserved after a controller dies, and within which time one act is over, seconds.
-LEASE_SECONDS = 120.0
-ACT_SECONDS = 60.0
 
 #: Between two looks of a wait, seconds.
 PAUSE_SECONDS = 0.3
 
 T = TypeVar("T")
-
-
-def change_journal(
-    kafka: Kafka,
-    group_id: str,
-    *,
-    actor: str,
-    reason: str = "",
-    report: Callable[[str], None] = lambda line: None,
-) -> Journal:
-    """The journal for one change of a group."""
-    return Journal(
-        kafka,
-        group_id,
-        lease_seconds=LEASE_SECONDS,
-        act_seconds=ACT_SECONDS,
-        actor=actor,
-        reason=reason,
-        report=report,
-    )
 
 
 class GroupChange:

@@ -39,10 +39,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class JournalContent:
-    """The content of the journal now.
-
-    :param unreadable: by rollout, what this version does not understand of it; the lease under :data:`LEASE_KEY`.
-    """
+    """The content of the journal now."""
 
     lease: Lease | None = None
     rollouts: Mapping[str, RolloutRecord] = field(default_factory=dict)
@@ -50,6 +47,7 @@ class JournalContent:
     requests: Mapping[str, Request] = field(default_factory=dict)  #: by rollout, what was asked for and is not answered
     events: Mapping[str, tuple[Event, ...]] = field(default_factory=dict)  #: by rollout, oldest first
     end_offset: int = 0  #: the offset after the last record that was read
+    #: By rollout, what this version does not understand of it; the lease under :data:`LEASE_KEY`.
     unreadable: Mapping[str, Unreadable] = field(default_factory=dict)
     appended_at_ms: int = 0  #: the broker's time of the last record, milliseconds since the epoch
     changes: Mapping[str, ChangeRecord] = field(default_factory=dict)  #: by id, changes that are no roll

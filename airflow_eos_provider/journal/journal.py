@@ -50,6 +50,10 @@ __all__ = [
     "require_free",
 ]
 
+#: How long a group stays reserved after a controller dies, and within which time one act of a change is over, seconds.
+LEASE_SECONDS = 120.0
+ACT_SECONDS = 60.0
+
 #: A look for requests must not hold up a roll; what it misses, the next look finds.
 REQUEST_TIMEOUT_SECONDS = 5.0
 
@@ -88,8 +92,8 @@ class Journal:
         kafka: Kafka,
         group_id: str,
         *,
-        lease_seconds: float,
-        act_seconds: float,
+        lease_seconds: float = LEASE_SECONDS,
+        act_seconds: float = ACT_SECONDS,
         actor: str = "",
         reason: str = "",
         task: str = "",

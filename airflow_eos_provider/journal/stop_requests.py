@@ -30,15 +30,13 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request.
-
-    :param answered: whether a controller has stopped for it, or the rollout is closed. A pause that no
-        controller has answered stays in the journal until one takes the rollout up.
-    """
+    """What became of a request."""
 
     rollout_id: str
     kind: RequestKind
     state: RolloutState  #: the state of the rollout now
+    #: Whether a controller has stopped for it, or the rollout is closed. A pause that no controller has answered stays
+    #: in the journal until one takes the rollout up.
     answered: bool
     half_done: tuple[str, ...] = ()  #: workers whose change was announced and is not done; they may be stopped
 

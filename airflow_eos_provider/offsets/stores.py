@@ -27,15 +27,13 @@ from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An offsets topic in a Kafka cluster.
-
-    :param is_described: whether the cluster description has the addresses by which it is reached. Anybody's brokers may
-        say any cluster id: of two stores with one name the one that is described counts.
-    """
+    """An offsets topic in a Kafka cluster."""
 
     topic: str  #: its name there
     kafka: Session = field(compare=False, repr=False)
     cluster_id: str = ""  #: of another Kafka cluster than the workers'; empty for theirs
+    #: Whether the cluster description has the addresses by which it is reached. Anybody's brokers may say any cluster
+    #: id: of two stores with one name the one that is described counts.
     is_described: bool = field(default=True, compare=False, repr=False)
 
     @property

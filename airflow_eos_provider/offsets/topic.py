@@ -18,18 +18,16 @@ STALL_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopic:
-    """An offsets topic up to the ends that it had.
-
-    :param waiting: the newest records of open transactions, which count once these are committed.
-    :param aborted: the newest records of aborted ones that no committed one has followed; compaction removes them.
-    """
+    """An offsets topic up to the ends that it had."""
 
     name: str  #: of the topic; in another Kafka cluster than the workers', of its store
     id: str | None  #: its topic id; None if the brokers did not tell
     ends: Mapping[int, int]  #: by partition the offset after the last record or marker
     committed: ByConnector = field(repr=False)  #: the newest committed records, removals included
+    #: The newest records of open transactions, which count once these are committed.
     waiting: ByConnector = field(repr=False)
     _writers: TopicWriters = field(repr=False)
+    #: The newest records of aborted ones that no committed one has followed; compaction removes them.
     aborted: ByConnector = field(default_factory=dict, repr=False)
 
     def written(self, record: OffsetRecord) -> Written:

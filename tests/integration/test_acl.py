@@ -28,7 +28,7 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.finding import Verdict
-from airflow_eos_provider.journal.change import change_journal
+from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
@@ -374,7 +374,7 @@ def test_who_may_not_write_the_journal_reads_which_right_is_missing_and_what_gra
     journal, user = f"eos-rollout-{lab.group_id}", f"User:{NOBODY}"
     kafka = ConnectCluster.from_file(file).kafka
     with given(session.kafka, {Acl(user, Operation.ALL, Resource.TOPIC, journal)}), pytest.raises(EosError) as refused:
-        change_journal(kafka, lab.group_id, actor="nobody").acquire()
+        Journal(kafka, lab.group_id, actor="nobody").acquire()
     assert refused.value.exit_code == 2
     said = str(refused.value)
     assert f"refused {user}" in said

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import parse, set_property
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.journal.change import change_journal, group_change
+from airflow_eos_provider.journal.change import group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.topics import Topics
@@ -117,7 +117,7 @@ def test_topics_are_changed_under_the_lease_of_the_group_and_a_killed_change_is_
     topics.await_settings(topic, {"cleanup.policy": "compact,delete"})
 
     def journal() -> Journal:
-        return change_journal(kafka, lab.group_id, actor="test")
+        return Journal(kafka, lab.group_id, actor="test")
 
     def leave(kind: str) -> None:
         with pytest.raises(KeyError), group_change(journal(), kind, "somebody's", {"hash": "another"}):

@@ -43,7 +43,7 @@ from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics import reader
 from airflow_eos_provider.interval.verify import completion, ledger, statuses
 from airflow_eos_provider.interval.write.tally import Tally
-from airflow_eos_provider.journal.change import change_journal, group_change
+from airflow_eos_provider.journal.change import group_change
 from airflow_eos_provider.journal.journal import Journal, RolloutState
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import ChangeRecord
@@ -430,7 +430,7 @@ def test_nothing_begins_while_what_is_left_is_removed(
     plans = [tmp_path / f"{name}.json" for name in "ab"]
 
     def controller() -> Journal:
-        return change_journal(kafka, group, actor="another")
+        return Journal(kafka, group, actor="another")
 
     def begin(journal: Journal) -> None:
         journal.write_change(ChangeRecord("c", "fence", "c", {"hash": "x"}, RolloutState.RUNNING, 0.0), "begun")

@@ -17,8 +17,8 @@ from airflow_eos_provider.changes.offsets.change import ALTER, PRUNE, AlterReque
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.journal.change import change_journal, group_change
-from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.journal.change import group_change
+from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import RolloutRecord, RolloutState, Step, StepStatus
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.airflow import free_ports
@@ -144,14 +144,14 @@ def test_what_was_left_open_is_closed_as_the_approver_has_seen_it(
     hook, group = connect_to(disabled_lab, monkeypatch), disabled_lab.group_id
     kafka = hook.get_cluster().kafka
     worker = hook.get_cluster().workers[0].worker_id
-    cut_off = change_journal(kafka, group, actor="a test", reason="to be cut off")
+    cut_off = Journal(kafka, group, actor="a test", reason="to be cut off")
     begun = group_change(cut_off, "offsets reset", "hooked", {"hash": "h"})
     with pytest.raises(RuntimeError), begun as change, change.step("write"):
         raise RuntimeError
     closes(group, "step that was begun and may not be finished: write")
     assert read_journal(kafka, group).open_change is None
 
-    left = change_journal(kafka, group, actor="a test", reason="to be left")
+    left = Journal(kafka, group, actor="a test", reason="to be left")
     left.acquire()
     rollout = RolloutRecord("20260102-enabled", {"hash": "p"}, {}, RolloutState.RUNNING, time.time(), "a test")
     left.begin(rollout)

@@ -28,8 +28,8 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.verify import statuses
-from airflow_eos_provider.journal.change import change_journal, group_change
-from airflow_eos_provider.journal.journal import JournalContent, read_journal
+from airflow_eos_provider.journal.change import group_change
+from airflow_eos_provider.journal.journal import Journal, JournalContent, read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState
 from airflow_eos_provider.kafka.acl_values import Acl
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
@@ -574,7 +574,7 @@ def test_what_was_left_open_is_closed_ended_and_given_up_and_acls_are_granted_an
     kafka, name = lab.cluster().kafka, "late"
     lab.create_topic(name, 1)
     cut_off = group_change(
-        change_journal(kafka, lab.group_id, actor="a test", reason="to be cut off"), "offsets reset", "x", {"hash": "h"}
+        Journal(kafka, lab.group_id, actor="a test", reason="to be cut off"), "offsets reset", "x", {"hash": "h"}
     )
     with pytest.raises(RuntimeError), cut_off as change, change.step("write"):
         raise RuntimeError

@@ -30,25 +30,21 @@ _PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class FenceId:
-    """One transactional id of a connector's tasks.
-
-    :param known: what its coordinator knows; None if no broker knows the id (never used, or idle for seven days).
-    """
+    """One transactional id of a connector's tasks."""
 
     transactional_id: str
     number: int
+    #: What its coordinator knows; None if no broker knows the id (never used, or idle for seven days).
     known: TransactionDescription | None = None
     held: bool = False  #: whether a transaction of it is open and was the same one all the time of the look
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorLook:
-    """One source connector.
-
-    :param ids: those of the last task count record, and further ones with an open transaction; by number.
-    """
+    """One source connector."""
 
     state: ConnectorConfigState
+    #: Those of the last task count record, and further ones with an open transaction; by number.
     ids: tuple[FenceId, ...] = ()
     tasks: tuple[TaskStatus, ...] = ()
     cluster_id: str = ""  #: of the Kafka cluster of its ids; empty if that is the workers'
@@ -61,14 +57,12 @@ class ConnectorLook:
 
 @dataclass(frozen=True, slots=True)
 class FenceLook:
-    """The source connectors of a group.
-
-    :param enabled: by worker that answers, whether it runs exactly-once source tasks; None if that is not known.
-    """
+    """The source connectors of a group."""
 
     at: float  #: when the look was complete, seconds since the epoch
     group_id: str
     kafka_cluster_id: str
+    #: By worker that answers, whether it runs exactly-once source tasks; None if that is not known.
     enabled: Mapping[str, bool | None]
     connectors: tuple[ConnectorLook, ...]
 

@@ -28,10 +28,7 @@ SLOW_REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class ConnectorRound:
-    """What is done for one connector, and what that rests on.
-
-    :param held: by number, the producer (id and epoch) that holds a transaction open.
-    """
+    """What is done for one connector, and what that rests on."""
 
     connector: str
     why: str = unstored("")  #: in one line; not part of the hash
@@ -45,6 +42,7 @@ class ConnectorRound:
     commit_offset: int | None = None  #: position of its newest task configs
     record: int | None = None  #: the last task count record; None if there is none
     record_offset: int | None = None
+    #: By number, the producer (id and epoch) that holds a transaction open.
     held: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     cluster_id: str = ""  #: of the Kafka cluster of its ids; empty if that is the workers'
 

@@ -414,7 +414,7 @@ class Prune(OffsetsChange[PruneRequest]):
     details = (
         "Also shows other leftovers of such connectors. Transactions that they left open are ended. Only the global "
         "topic is searched. If no connector names an own topic any longer, delete the topic with Kafka's own tools. "
-        "An unfinished prune is resumed as a whole, with or without a connector that it has; run it again for others."
+        "If a prune is unfinished, naming one of its connectors, or none, resumes all of it."
     )
     request = PruneRequest
     examples = ("eos offsets prune", "eos offsets prune orders-v1 --yes")

@@ -17,16 +17,14 @@ from airflow_eos_provider.stored import to_json
 
 @dataclass(frozen=True, slots=True)
 class AclPlan:
-    """ACLs that are created, or deleted.
-
-    :param everybody: whose access changes besides: a sentence for each resource that gets its first ACL, or loses its
-        last, where ``allow.everyone.if.no.acl.found`` is set or not known.
-    """
+    """ACLs that are created, or deleted."""
 
     grants: bool  #: whether they are created
     kafka_cluster_id: str
     acls: tuple[Acl, ...]
     kept: tuple[Acl, ...] = ()  #: that would be deleted too, and are needed by what runs; no part of the hash
+    #: Whose access changes besides: a sentence for each resource that gets its first ACL, or loses its last, where
+    #: ``allow.everyone.if.no.acl.found`` is set or not known.
     everybody: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:

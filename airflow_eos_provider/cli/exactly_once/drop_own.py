@@ -32,7 +32,7 @@ from airflow_eos_provider.cli.confirm import (
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.downgrade.drop_own import OwnTopicDropper
-from airflow_eos_provider.journal.change import change_journal
+from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.offsets.seen.copies import Copies
 from airflow_eos_provider.output import OutputOption, is_for_scripts
 
@@ -71,7 +71,7 @@ def drop_own_(
         )
         if error is None:
             group_id = session.cluster.group_id
-            journal = change_journal(session.kafka, group_id, actor=actor(), reason=reason, report=report_line)
+            journal = Journal(session.kafka, group_id, actor=actor(), reason=reason, report=report_line)
             deleted = dropper.apply(made, journal, take_over=take_over)
     done = _report(deleted)
     if not print_applied(made.to_dict(), made.short_hash, done, output, as_json=as_json) and deleted is not None:

@@ -40,21 +40,19 @@ class BackedUpTopic:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """Source offsets of one moment.
-
-    :param records: the newest committed record of each key and partition, removals left out. Those of a backup that is
-        :func:`taken <take>` are made while they are iterated, since there may be more than memory has room for.
-    :param without: the connectors whose own topic could not be read, so that what their tasks read is not in it.
-    :param digest: of one that was read from a file: SHA-256 of all before its last line.
-    """
+    """Source offsets of one moment."""
 
     cluster_id: str
     group_id: str
     taken_at: float  #: seconds since 1970
     connectors: tuple[str, ...] | None  #: those that were backed up, None for the whole of each topic
     topics: tuple[BackedUpTopic, ...]
+    #: The newest committed record of each key and partition, removals left out. Those of a backup that is :func:`taken
+    #: <take>` are made while they are iterated, since there may be more than memory has room for.
     records: Iterable[OffsetRecord] = field(repr=False)
+    #: The connectors whose own topic could not be read, so that what their tasks read is not in it.
     without: tuple[str, ...] = ()
+    #: Of one that was read from a file: SHA-256 of all before its last line.
     digest: str = field(default="", compare=False)
 
     def header(self) -> dict[str, Any]:

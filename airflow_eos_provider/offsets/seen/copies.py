@@ -19,10 +19,7 @@ from airflow_eos_provider.offsets.topic import OffsetsTopic
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """A connector's own topic beside the global one, by numbers of source partitions.
-
-    :param newest_own: time of the newest record of it in the own topic, seconds since the epoch; None if there is none.
-    """
+    """A connector's own topic beside the global one, by numbers of source partitions."""
 
     connector: str
     own_topic: str  #: the name of its store
@@ -34,6 +31,7 @@ class Copies:
     further: int  #: whose older copy has a greater number in it: the own offset was moved back, or was removed, since
     ahead: int  #: whose copy is of a transaction that is open or was aborted: the records before it may be nowhere
     left: int  #: whose offset in the global topic is newer: the connector ran without its own topic since
+    #: Time of the newest record of it in the own topic, seconds since the epoch; None if there is none.
     newest_own: float | None
     newest_global: float | None  #: likewise in the global topic
 

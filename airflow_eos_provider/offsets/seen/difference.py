@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,12 +42,7 @@ class Difference:
 
 def difference(before: Backup, after: Backup) -> list[Difference]:
     """The keys whose bytes of value differ, by topic, key and partition. Positions and times do not count."""
-    old, new = _by_place(before.records), _by_place(after.records)
-    return [
-        Difference(old.get(place), new.get(place))
-        for place in sorted(old.keys() | new.keys())
-        if place not in old or place not in new or old[place].value != new[place].value
-    ]
+    return _between(*({(r.topic, r.key.raw, r.kafka_partition): r for r in one.records} for one in (before, after)))
 
 
 def own_from_global(offsets: GroupOffsets, connector: str) -> list[Difference]:
@@ -57,16 +52,17 @@ def own_from_global(offsets: GroupOffsets, connector: str) -> list[Difference]:
         raise ConfigurationError(
             f"{connector} has no offsets topic of its own here.", remedy=f"See 'eos offsets list {connector}'."
         )
-    first, second = (
-        {one.record.key.raw: one.record for one in combined(topic.committed.get(connector, ()), ())}
-        for topic in (offsets.global_topic, own)
+    return _between(
+        *(
+            {one.record.key.raw: one.record for one in combined(topic.committed.get(connector, ()), ())}
+            for topic in (offsets.global_topic, own)
+        )
     )
+
+
+def _between(old: Mapping[Any, OffsetRecord], new: Mapping[Any, OffsetRecord]) -> list[Difference]:
     return [
-        Difference(first.get(key), second.get(key))
-        for key in sorted(first.keys() | second.keys())
-        if key not in first or key not in second or first[key].value != second[key].value
+        Difference(old.get(place), new.get(place))
+        for place in sorted(old.keys() | new.keys())
+        if place not in old or place not in new or old[place].value != new[place].value
     ]
-
-
-def _by_place(records: Iterable[OffsetRecord]) -> dict[tuple[str, bytes, int], OffsetRecord]:
-    return {(record.topic, record.key.raw, record.kafka_partition): record for record in records}

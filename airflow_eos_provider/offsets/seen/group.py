@@ -22,15 +22,13 @@ UNKNOWN = "?"
 
 @dataclass(frozen=True, slots=True)
 class SeenOffset:
-    """One source offset, and how it was written.
-
-    :param strayed: whether the topic that the tasks read has a record of its key, or a removal, in another partition
-        than the hash of the key says, as where the topic got more partitions.
-    """
+    """One source offset, and how it was written."""
 
     offset: Offset  #: as it stands; where it is in an open transaction, as it will stand if that is committed
     written: Written  #: its producer and its transaction's outcome
     leftover: bool = False  #: whether it belongs to no connector that exists
+    #: Whether the topic that the tasks read has a record of its key, or a removal, in another partition than the hash
+    #: of the key says, as where the topic got more partitions.
     strayed: bool = False
 
     @property

@@ -51,21 +51,19 @@ class PlannedTopic:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsPlan:
-    """A change of one connector's source offsets.
-
-    :param own_topic: the connector's own offsets topic afterwards, empty for none; None if that does not change.
-    :param last_change: the id of the connector's change that was closed last, empty if there is none. The offsets of a
-        running connector do not count, so without it the same plan could be carried out twice.
-    :param ended: of a prune: the transactional ids whose open transactions the fencing ends. No part of the content:
-        the brokers end them too, after their timeout.
-    """
+    """A change of one connector's source offsets."""
 
     request: OffsetsRequest
     look: ConnectorLook
     topics: tuple[PlannedTopic, ...]  #: those that were read
     writes: tuple[Write, ...] = field(repr=False)
+    #: The connector's own offsets topic afterwards, empty for none; None if that does not change.
     own_topic: str | None = None
+    #: The id of the connector's change that was closed last, empty if there is none. The offsets of a running connector
+    #: do not count, so without it the same plan could be carried out twice.
     last_change: str = ""
+    #: Of a prune: the transactional ids whose open transactions the fencing ends. No part of the content: the brokers
+    #: end them too, after their timeout.
     ended: tuple[str, ...] = unstored(())
 
     @property

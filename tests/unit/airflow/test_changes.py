@@ -111,7 +111,7 @@ def stage(change: Change[Any], monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(KafkaConnectHook, "get_cluster", lambda _: _CLUSTER)
     monkeypatch.setattr(operators_of_changes, "kafka_settings", lambda _: KAFKA)
     monkeypatch.setattr(engine, "read_journal", lambda *_: JournalContent())
-    monkeypatch.setattr(engine, "change_journal", lambda *_, **__: SimpleNamespace())
+    monkeypatch.setattr(engine, "Journal", lambda *_, **__: SimpleNamespace())
     monkeypatch.setattr(engine, "group_change", group_change)
     return stage
 

@@ -92,7 +92,7 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> dict[str, ChangeRecord]:
         yield Act(document, taken_up=any(each.plan["hash"] == document["hash"] for each in begun))
 
     monkeypatch.setattr(engine, "read_journal", lambda *_: JournalContent(changes=found))
-    monkeypatch.setattr(engine, "change_journal", lambda *_, **__: "a journal")
+    monkeypatch.setattr(engine, "Journal", lambda *_, **__: "a journal")
     monkeypatch.setattr(engine, "group_change", group_change)
     return found
 

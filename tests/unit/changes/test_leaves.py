@@ -46,7 +46,7 @@ WRITERS = {
         "kafka/topics.py",
         "offsets/verbs/apply.py",
     },
-    r"group_change\(|change_journal\(|\bJournal\(": {
+    r"group_change\(|\bJournal\(": {
         "changes/engine.py",
         "cli/exactly_once/drop_own.py",
         "downgrade/drop_own.py",

@@ -80,7 +80,7 @@ def journals(monkeypatch: pytest.MonkeyPatch) -> Journals:
         return found
 
     monkeypatch.setattr(engine, "read_journal", lambda kafka, group_id: found.content)
-    monkeypatch.setattr(engine, "change_journal", journal)
+    monkeypatch.setattr(engine, "Journal", journal)
     monkeypatch.setattr(closing, "read_journal", lambda kafka, group_id: found.content)
     monkeypatch.setattr(closing, "clock_of", lambda settings, group_id: SimpleNamespace(now=lambda: 1_000.0))
     return found
