@@ -52,20 +52,14 @@ class StepStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who holds a lease: one process on one machine, or a deferred task, which has no process.
+    """Who holds a lease: one process on one machine, or a deferred task, which has no process."""
 
-    :param host: the machine's name, to be read by people; it proves nothing, since names are shared and changed.
-    :param token: differs from every other owner's.
-    :param task: the deferred task, as ``<dag>/<run>/<task>``; empty for a process. Nothing proves it dead: whether it
-        goes on is known to Airflow alone.
-    :param start: its :class:`ProcessStart`, as text; empty for a task.
-    """
-
-    host: str
+    host: str  #: the machine's name, to be read by people; it proves nothing, since names are shared and changed
     pid: int
-    token: str
+    token: str  #: differs from every other owner's
+    #: As ``<dag>/<run>/<task>``; empty for a process. Nothing proves it dead: only Airflow knows whether it goes on.
     task: str = ""
-    start: str = ""
+    start: str = ""  #: its :class:`ProcessStart`, as text; empty for a task
 
     @classmethod
     def deferred_task(cls, task: str) -> Owner:
@@ -116,10 +110,7 @@ class Lease:
     appended_at_ms: int = unstored(0)
 
     def is_held(self, now: float) -> bool:
-        """Whether its owner may go on.
-
-        :param now: the broker's time, seconds since the epoch.
-        """
+        """Whether its owner may go on, at this time of the broker."""
         return not self.released and now < self.expires_at and not self.owner.is_proven_dead
 
     def belongs_to(self, task: str) -> bool:
@@ -127,10 +118,7 @@ class Lease:
         return bool(task) and self.owner.task == task
 
     def may_be_acting(self, now: float) -> bool:
-        """Whether its owner, even if it was fenced, may still be touching a worker.
-
-        :param now: the broker's time, seconds since the epoch.
-        """
+        """Whether its owner, even if it was fenced, may still be touching a worker, at this time of the broker."""
         return not self.released and now < self.acts_until and not self.owner.is_proven_dead
 
     def is_same_write(self, other: Lease | None) -> bool:
@@ -185,10 +173,7 @@ class Step:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def appended(self, at_ms: int) -> Step:
-        """The step as it is in the journal.
-
-        :param at_ms: the broker's time of the record, milliseconds since the epoch.
-        """
+        """The step as it is in the journal, appended at this time of the broker."""
         is_under_way = self.stopped_after is not None or self.started_after is not None
         announces = self.status is StepStatus.INTENT and not is_under_way
         return replace(self, appended_at_ms=at_ms, announced_at_ms=at_ms if announces else self.announced_at_ms)
@@ -371,10 +356,7 @@ def read_record(kind: str, document: Mapping[str, Any], appended_at_ms: int) -> 
 
 
 def lease_of(document: Mapping[str, Any], appended_at_ms: int) -> Lease:
-    """The lease of a record.
-
-    :param appended_at_ms: the broker's time of it, milliseconds since the epoch.
-    """
+    """The lease of a record, appended at this time of the broker."""
     lease, appended_at = from_json(Lease, document), appended_at_ms / 1000
     return replace(
         lease,

@@ -72,10 +72,7 @@ class Fencing(Change[FencingRequest]):
         _, decision = self._decide(session, request)
         return fencing_plan(session.cluster.group_id, request, decision)
 
-    def apply(
-        self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> Done:
-        assert act is not None  # it takes the lease
+    def apply(self, session: ConnectSession, plan: Plan, act: GroupChange, report: Callable[[str], None]) -> Done:
         return Done.of_connectors([round_.carry_out(act) for round_ in self._rounds(session, plan, report)])
 
     def done_before(self, session: ConnectSession, plan: Plan) -> Done | None:
@@ -143,7 +140,7 @@ def fencing_plan(group_id: str, request: FencingRequest, decision: Decision) -> 
         question=f"Fence {counted(len(plan.rounds), 'connector')} of Kafka Connect group {group_id}?",
         lines=tuple(line for round_ in plan.rounds or decision.rounds for line in round_.lines()),
         content=to_json(plan),
-        request={**asdict(request), "connectors": list(request.connectors)},
+        request=asdict(request),
         nothing=nothing,
     )
 

@@ -13,7 +13,6 @@ from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP,
 if TYPE_CHECKING:
     from airflow_eos_provider.connect.session import ConnectSession
     from airflow_eos_provider.interval.pipeline import Pipeline
-    from airflow_eos_provider.journal.change import GroupChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +76,7 @@ class Abandon(Change[AbandonRequest]):
             request=asdict(request),
         )
 
-    def apply(
-        self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> Done:
+    def apply(self, session: ConnectSession, plan: Plan, act: None, report: Callable[[str], None]) -> Done:
         """Give the run up. The coordinator looks once more behind its fencing, and refuses what is committed."""
         from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 

@@ -226,10 +226,7 @@ class OffsetsChange(Change[R]):
             nothing="" if due else nothing,
         )
 
-    def apply(
-        self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> Done:
-        assert act is not None  # it takes the lease
+    def apply(self, session: ConnectSession, plan: Plan, act: GroupChange, report: Callable[[str], None]) -> Done:
         changer, plans = self._changer(session, plan.request, report), _plans(plan)
         done: list[ConnectorReport] = []
         for each in plans:

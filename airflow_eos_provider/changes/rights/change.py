@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from airflow_eos_provider.changes.rights.asked import AskedRights
     from airflow_eos_provider.changes.rights.plan import AclPlan
     from airflow_eos_provider.connect.session import ConnectSession
-    from airflow_eos_provider.journal.change import GroupChange
     from airflow_eos_provider.kafka.acl_values import Acl
     from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
     from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
@@ -65,9 +64,7 @@ class RightsChange(Change[R]):
     @abstractmethod
     def _write(self, client: TransactionsClient, acls: Sequence[Acl]) -> None: ...
 
-    def apply(
-        self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> Done:
+    def apply(self, session: ConnectSession, plan: Plan, act: None, report: Callable[[str], None]) -> Done:
         from airflow_eos_provider.kafka.acl_values import Acl
         from airflow_eos_provider.kafka.session import Session
 

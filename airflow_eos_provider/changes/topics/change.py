@@ -61,10 +61,7 @@ class CreateTopics(Change[TopicsRequest]):
             client.require_own_topics()
         return topics_plan(look, plan, request)
 
-    def apply(
-        self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> Done:
-        assert act is not None  # it takes the lease
+    def apply(self, session: ConnectSession, plan: Plan, act: GroupChange, report: Callable[[str], None]) -> Done:
         client, approved, _, left = self._left(session, plan)
         client.carry_out(left, act)
         return _report(client, approved, client.look())
@@ -104,7 +101,7 @@ def topics_plan(look: TopicsLook, plan: TopicPlan, request: TopicsRequest) -> Pl
         f"{look.group_id}?",
         lines=(*plan.diff(), *_rest(left, look.not_checked)),
         content=to_json(plan),
-        request={**asdict(request), "own_topics": list(request.own_topics)},
+        request=asdict(request),
         nothing="" if plan.changes else "No internal topic is missing, and none needs a fix here.",
         needs_hash=f"It changes settings of {', '.join(named)} in another Kafka cluster, which a connector names."
         if named

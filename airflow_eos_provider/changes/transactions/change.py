@@ -11,7 +11,6 @@ from airflow_eos_provider.changes.change import Change, Done, Plan, option
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.transactions.abort import Found
     from airflow_eos_provider.connect.session import ConnectSession
-    from airflow_eos_provider.journal.change import GroupChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +56,7 @@ class Abort(Change[AbortRequest]):
 
         return abort_plan(session.cluster.group_id, request, find(session.kafka, request))
 
-    def apply(
-        self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
-    ) -> Done:
+    def apply(self, session: ConnectSession, plan: Plan, act: None, report: Callable[[str], None]) -> Done:
         from airflow_eos_provider.changes.transactions.abort import abort
 
         return abort(session.kafka, plan.content)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.changes import engine
-from airflow_eos_provider.changes.change import MOST_LINES, Change, Plan, option, read_request
+from airflow_eos_provider.changes.change import MOST_LINES, Change, Done, Plan, option, read_request
 from airflow_eos_provider.changes.engine import carry_out, planned
-from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
 
@@ -26,18 +26,6 @@ class Request:
     how_many: int | None = option("How many.", None, least=1)
     names: tuple[str, ...] = option("Some names.", ())
     really: bool = option("Really.", False)
-
-
-@dataclass(frozen=True)
-class Done:
-    plan: Plan
-    problem: EosError | None = None
-
-    def lines(self) -> list[str]:
-        return ["done"]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"done": True}
 
 
 class Turn(Change[Request]):
@@ -54,10 +42,10 @@ class Turn(Change[Request]):
 
     def apply(self, session: Any, plan: Plan, act: Any, report: Callable[[str], None]) -> Done:
         self.applied.append((plan, act))
-        return Done(plan)
+        return Done({"done": plan.hash})
 
     def done_before(self, session: Any, plan: Plan) -> Done:
-        return Done(plan)
+        return Done({"done": plan.hash})
 
     def takes_up(self, request: Request, unfinished: Plan) -> bool:
         return self.goes_on
@@ -103,7 +91,7 @@ def record(plan: Plan, state: RolloutState) -> ChangeRecord:
 
 def test_the_plan_that_was_shown_is_carried_out_and_no_other(turn: Turn, journal: Any) -> None:
     plan = planned(turn, SESSION, Request("a"))
-    assert carry_out(turn, SESSION, plan, actor="me").plan is plan  # type: ignore[attr-defined]
+    assert carry_out(turn, SESSION, plan, actor="me").to_dict() == {"done": plan.hash}
     turn.seen = 2
     with pytest.raises(PlanMovedError, match=r"does not fit any more.*turn 2"):
         carry_out(turn, SESSION, plan, actor="me")
