@@ -28,7 +28,6 @@ def try_all(
 ) -> tuple[dict[Rule, RightFinding], tuple[str, ...]]:
     """Try the rights of the principals whose login is known.
 
-    :param logins: by principal.
     :returns: what was found, by rule; and why a principal could not be tried.
     """
     wanted: dict[str, list[Rule]] = {}
@@ -47,19 +46,13 @@ def try_all(
 
 
 class Attempts:
-    """Tries the rights of one principal.
-
-    :param kafka: that has the principal's login.
-    """
+    """Tries the rights of one principal."""
 
     def __init__(self, kafka: Session) -> None:
         self._kafka = kafka
 
     def results(self, rules: Collection[Rule]) -> dict[Rule, RightFinding]:
-        """What the brokers answer, by rule; those that cannot be tried are left out.
-
-        :raises EosError: the login is refused, or no broker answers.
-        """
+        """What the brokers answer, by rule; those that cannot be tried are left out."""
         by_resource = {
             resource: [rule for rule in rules if rule.resource is resource and _can_be_tried(rule)]
             for resource in Resource

@@ -16,9 +16,6 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 class AclReport:
     """What is known of the rights that are needed.
 
-    :param has_authorizer: whether the brokers ask for rights at all.
-    :param findings: in the order of the rules.
-    :param notes: remarks for the user.
     :param gaps: those notes that say why more rights may be needed, which were not checked.
     """
 
@@ -52,11 +49,7 @@ def check(
     *,
     only_doubtful: bool = False,
 ) -> AclReport:
-    """Check rights.
-
-    :param logins: by principal, to try its rights with.
-    :param only_doubtful: try only what the ACLs do not allow.
-    """
+    """Check rights."""
     by_acls = judge(rules, authorizer)
     if not authorizer.is_there:
         return AclReport(has_authorizer=False, findings=tuple(by_acls), notes=tuple(notes), gaps=tuple(gaps))

@@ -33,10 +33,7 @@ _CLIENT_ROLES = {"producer": Role.PRODUCER, "consumer": Role.CONSUMER, "admin": 
 
 @dataclass(frozen=True, slots=True)
 class Principals:
-    """Who the parts of the cluster are, where it is said and not read from files and configurations.
-
-    :param worker: the principal of the workers; and so on.
-    """
+    """Who the parts of the cluster are, where it is said and not read from files and configurations."""
 
     worker: str | None = None
     producer: str | None = None
@@ -44,10 +41,7 @@ class Principals:
     admin: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the form of each.
-
-        :raises ConfigurationError: no client can have such a principal.
-        """
+        """Check the form of each."""
         for client in ("worker", *CLIENTS):
             if (principal := self.given(client)) is not None:
                 require_principal(principal, f"The principal of the {client}")
@@ -61,11 +55,7 @@ class Principals:
 
 @dataclass(frozen=True, slots=True)
 class SeenConnector:
-    """A source connector.
-
-    :param tasks: how many tasks it has, or had at the last fencing round.
-    :param topics: into which it has written, as far as known.
-    """
+    """A source connector."""
 
     name: str
     config: Mapping[str, str | None] = field(repr=False)
@@ -82,13 +72,7 @@ class SeenConnector:
 class Seen:
     """A cluster as it was seen.
 
-    :param files: properties of the workers, as far as they can be read.
-    :param connectors: the source connectors.
-    :param existing: which of the topics that it uses are there.
     :param brokers: their version; None if it is not known.
-    :param kafka: how this package reaches the brokers.
-    :param problems: what could not be seen.
-    :param are_connectors_known: whether the config topic could be read, which has every connector.
     :param is_file_missing: whether the file of some worker cannot be read, so that its mode is not known.
     """
 
@@ -111,9 +95,6 @@ class Facts:
     """What decides the rights in this cluster.
 
     :param elsewhere: by connector the clients that are in another Kafka cluster, and need their rights there.
-    :param pipelines: of interval runs.
-    :param logins: by principal the settings to try its rights with.
-    :param notes: remarks for the user.
     :param gaps: those notes that say why more rights may be needed than the rules have, each with its connector; an
         empty name for all.
     """
@@ -127,10 +108,7 @@ class Facts:
     gaps: tuple[tuple[str, str], ...] = ()
 
     def rules(self, *, prefixed: bool = False) -> list[Rule]:
-        """All rights that are needed in this Kafka cluster.
-
-        :param prefixed: one rule for all transactional ids of a connector.
-        """
+        """All rights that are needed in this Kafka cluster."""
         found = [rule for facts in self.workers for rule in worker_rules(facts)]
         for connector in self.connectors:
             away = self.elsewhere.get(connector.name, frozenset())
@@ -144,10 +122,7 @@ class Facts:
         return tuple(f"{each.id_prefix}{n}" for each in self.connectors for n in range(max(1, each.tasks)))
 
     def of_connectors(self, names: Collection[str]) -> Facts:
-        """The same, of some connectors alone.
-
-        :raises ConfigurationError: there is no such source connector.
-        """
+        """The same, of some connectors alone."""
         if missing := sorted(set(names) - {each.name for each in self.connectors}):
             known = ", ".join(each.name for each in self.connectors) or "none"
             raise ConfigurationError(
@@ -160,10 +135,7 @@ class Facts:
 def facts_of(seen: Seen, mode: Mode, principals: Principals, *, for_tasks_max: bool = False) -> Facts:
     """What decides the rights in a cluster.
 
-    :param mode: that its workers have, or will have.
-    :param principals: that win over what files and configurations say.
     :param for_tasks_max: count the tasks that a connector's configuration allows, not only those that it has.
-    :raises ConfigurationError: the workers' principal is not known.
     """
     reader = _Reader(seen, principals)
     workers = [

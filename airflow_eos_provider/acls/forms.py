@@ -39,7 +39,6 @@ def written(acls: Iterable[Acl], form: Form, bootstrap_servers: str = "…") -> 
     """ACLs as a text; an ACL that several rules want stands there once.
 
     :param bootstrap_servers: for ``kafka-acls``.
-    :raises ConfigurationError: the form has no word for one, or there is none of them in a table.
     """
     forms: dict[Form, Callable[[list[Acl]], str]] = {
         Form.KAFKA_ACLS: lambda each: "\n".join(kafka_acls_lines(each, bootstrap_servers)),
@@ -58,10 +57,7 @@ def kafka_acls_lines(acls: Iterable[Acl], bootstrap_servers: str = "…") -> lis
 
 
 def strimzi(acls: Iterable[Acl]) -> str:
-    """A ``KafkaUser`` for each principal.
-
-    :raises ConfigurationError: a principal is no user.
-    """
+    """A ``KafkaUser`` for each principal."""
     documents = []
     for principal, theirs in groupby(sorted(acls), key=lambda acl: acl.principal):
         user = _user(principal)

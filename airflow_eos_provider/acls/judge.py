@@ -33,8 +33,6 @@ class Authorizer:
     """What the brokers say of their authorizer.
 
     :param acls: all that there are; None if they cannot be read.
-    :param problem: why not.
-    :param is_there: whether the brokers have one at all; without one everything is allowed.
     :param kind: its class; None if the brokers do not say.
     :param super_users: who needs no ACL; None if the brokers do not say.
     :param allows_without_acl: whether a resource without any ACL is everybody's; None if the brokers do not say.
@@ -50,10 +48,7 @@ class Authorizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RightFinding(Finding):
-    """Whether a right exists. The finding names the ACL, or the brokers' answer.
-
-    :param denials: ACLs that deny it: no further ACL allows it then.
-    """
+    """Whether a right exists. The finding names the ACL, or the brokers' answer."""
 
     rule: Rule
     source: Source

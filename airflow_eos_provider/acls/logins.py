@@ -27,7 +27,6 @@ class Login:
 
     :param principal: whom the brokers know it by; None if its properties do not say.
     :param settings: the same login for this package's clients; None if it cannot be used here.
-    :param problem: why there is no principal, or no settings.
     """
 
     principal: str | None
@@ -41,7 +40,6 @@ def client_properties(
     """The properties with which Connect makes a client.
 
     :param client: ``worker``, ``producer``, ``consumer`` or ``admin``.
-    :param worker: the worker's file.
     :param connector: its configuration; None for a client of the worker.
     """
     if client == "worker":

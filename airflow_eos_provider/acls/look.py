@@ -73,11 +73,7 @@ def look(session: ConnectSession) -> Seen:
 def sources(
     state: ClusterState | None, statuses: Mapping[str, ConnectorStatus], topics_of: Mapping[str, tuple[str, ...]]
 ) -> tuple[SeenConnector, ...]:
-    """The source connectors, by the config topic and by REST.
-
-    :param statuses: by name, as a worker gives them.
-    :param topics_of: by name the topics that a worker has seen it write to.
-    """
+    """The source connectors, by the config topic and by REST."""
     found = []
     known: Mapping[str, ConnectorConfigState] = state.connectors if state is not None else {}
     for name in sorted({*known, *statuses}):
@@ -92,20 +88,14 @@ def sources(
 
 
 def existing(kafka: Session, topics: Collection[str]) -> frozenset[str]:
-    """Those of these topics that are there, and those of which we may not know it.
-
-    :raises UnreachableError: no broker answers.
-    """
+    """Those of these topics that are there, and those of which we may not know it."""
     with kafka.admin() as admin:
         allowed = admin.allowed(topics, _CALL_SECONDS)
     return frozenset(topic for topic, there in allowed.items() if there is not None)
 
 
 def read_authorizer(kafka: Session) -> Authorizer:
-    """What the brokers say of their authorizer, with all ACLs if they may be read.
-
-    :raises UnreachableError: no broker answers.
-    """
+    """What the brokers say of their authorizer, with all ACLs if they may be read."""
     try:
         with kafka.transactions() as client:
             acls = client.acls()

@@ -33,12 +33,6 @@ class Rule:
     """One right that a principal needs.
 
     :param principal: who, such as ``User:connect``.
-    :param role: as what.
-    :param name: of the resource, or what it begins with.
-    :param why: what it is for.
-    :param without: what happens without it; in quotes what Connect logs.
-    :param connector: whose client it is; empty for none.
-    :param is_required: whether something fails without it. Else a check or a hint is left out.
     """
 
     principal: str
@@ -73,9 +67,6 @@ class WorkerFacts:
 
     :param group_id: of the workers (``group.id``).
     :param config_topic: ``config.storage.topic``, and so on.
-    :param mode: that the workers have, or will have.
-    :param principal: theirs.
-    :param existing: topics that are there, and so need not be created.
     :param brokers: version of the brokers; None for one of today.
     """
 
@@ -93,16 +84,10 @@ class WorkerFacts:
 class ConnectorFacts:
     """What decides the rights of a source connector's clients.
 
-    :param group_id: of its workers.
-    :param name: of the connector.
-    :param tasks: how many ids its tasks have, or had at the last fencing round.
     :param offsets_topic: where its offsets go: its own topic, else the workers'.
-    :param topics: into which it writes, as far as known.
     :param is_own_topic: whether the offsets topic is its own, and not the workers'.
     :param creates_topics: whether Connect creates its topics (KIP-158).
-    :param mode: that the workers have, or will have.
     :param producer: principal of its producers; and so on. Each may have one of its own (KIP-458).
-    :param existing: topics that are there, and so need not be created.
     :param brokers: version of the brokers; None for one of today.
     """
 
@@ -131,12 +116,7 @@ class IntervalFacts:
     """What decides the rights of a pipeline's interval runs.
 
     :param group_id: of the pipeline; never that of a Connect cluster.
-    :param name: of the pipeline.
-    :param topics: into which it writes.
     :param ledger_topic: its offsets topic.
-    :param control_topic: the group's.
-    :param principal: theirs.
-    :param existing: topics that are there, and so need not be created.
     :param writes_elsewhere: whether it may write into further topics, which are not known.
     """
 
@@ -227,10 +207,7 @@ def interval_rules(facts: IntervalFacts) -> list[Rule]:
 
 
 def also_reached(rules: Iterable[Rule], ids: Iterable[str]) -> dict[Rule, tuple[str, ...]]:
-    """What prefixes reach beside what they are for, by one rule of each: that of ``a`` reaches ``a-b``.
-
-    :param ids: transactional ids that are known, or that connectors will have.
-    """
+    """What prefixes reach beside what they are for, by one rule of each: that of ``a`` reaches ``a-b``."""
     known, found, seen = sorted(set(ids)), {}, set()
     for rule in rules:
         if rule.pattern is Pattern.PREFIXED and rule.resource is Resource.TRANSACTIONAL_ID:

@@ -18,8 +18,6 @@ class ToolFacts:
 
     :param topics: the internal topics of the group, and its connectors' own offsets topics.
     :param offsets_topics: those of them that hold source offsets.
-    :param own_topics: those of these that belong to connectors, and not to the group.
-    :param id_prefixes: what the ids of its connectors begin with.
     """
 
     group_id: str

@@ -20,11 +20,7 @@ _USER = "User:"
 
 
 def require_principal(text: str, what: str) -> None:
-    """Refuse what no session can have as its principal (``KafkaPrincipal``, ``DefaultKafkaPrincipalBuilder``).
-
-    :param what: whose principal it is, as errors begin.
-    :raises ConfigurationError: it is not ``User:`` with a name.
-    """
+    """Refuse what no session can have as its principal (``KafkaPrincipal``, ``DefaultKafkaPrincipalBuilder``)."""
     name = text.removeprefix(_USER)
     if name == text or not name or name != name.strip() or not name.isprintable():
         raise ConfigurationError(
@@ -84,9 +80,7 @@ class Acl:
     """One ACL.
 
     :param principal: such as ``User:connect``.
-    :param name: of the resource, or what it begins with.
     :param host: from which; ``*`` is any.
-    :param is_denial: it denies instead of allowing.
     """
 
     principal: str

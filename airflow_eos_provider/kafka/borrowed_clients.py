@@ -19,7 +19,6 @@ T = TypeVar("T")
 class Lent(Generic[T]):
     """The clients of one kind: as many as were ever borrowed at the same time. Safe for several threads.
 
-    :param make: makes a client; raises what a borrower shall see.
     :param close: closes one; what it raises is ignored, for nobody needs that client any more.
     """
 

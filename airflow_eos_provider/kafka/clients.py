@@ -125,11 +125,7 @@ def assigned_consumer(settings: KafkaSettings, properties: Mapping[str, object])
 
 
 def quiet_consumer(settings: KafkaSettings, client_errors: ClientErrors, **extra: object) -> Consumer:
-    """A consumer for ``assign``; it joins no group, though librdkafka asks for a group's name all the same.
-
-    :param extra: properties, with underscores for dots; they win over the user's.
-    :raises ConfigurationError: librdkafka does not take a property.
-    """
+    """A consumer for ``assign``; it joins no group, though librdkafka asks for a group's name all the same."""
     configuration: dict[str, Any] = settings.confluent(
         **{"group_id": "airflow-eos-provider", "enable_auto_commit": False, "enable_auto_offset_store": False, **extra}
     )
@@ -140,11 +136,7 @@ def quiet_consumer(settings: KafkaSettings, client_errors: ClientErrors, **extra
 
 
 def quiet_producer(settings: KafkaSettings, client_errors: ClientErrors, **extra: object) -> Producer:
-    """A producer.
-
-    :param extra: properties, with underscores for dots; they win over the user's.
-    :raises ConfigurationError: librdkafka does not take a property.
-    """
+    """A producer."""
     try:
         return Producer({**settings.confluent(**extra), "error_cb": client_errors}, logger=logger)
     except (KafkaException, ValueError, TypeError) as error:
@@ -160,7 +152,6 @@ def explain(
 ) -> EosError:
     """This package's error for one of librdkafka's.
 
-    :param what: what was being done, as in "describing topic x".
     :param needs: by type the resource that it was about, and the operations on it that this takes.
     """
     words = client_errors.last if client_errors and client_errors.last else error.str()

@@ -22,8 +22,6 @@ class TopicDescription:
 
     :param id: its topic id, as ``kafka-topics.sh`` shows it; empty from brokers that have none (before Kafka 2.8).
     :param leaders: the leader of each partition, -1 for none.
-    :param replicas: copies of the partition that has most of them.
-    :param least_replicas: copies of the partition that has fewest of them.
     """
 
     id: str
@@ -40,11 +38,7 @@ class TopicDescription:
 def not_allowed(
     settings: KafkaSettings, what: str, operations: Sequence[Operation], resource: Resource, name: str
 ) -> ConfigurationError:
-    """The error for a right that this client's principal does not have, with the command that grants it.
-
-    :param what: what was being done.
-    :param operations: all that it needs on the resource; the first one was refused.
-    """
+    """The error for a right that this client's principal does not have, with the command that grants it."""
     principal = settings.principal or "User:<of this client's certificate, ticket or token>"
     command = grant_command(principal, operations, resource, name, bootstrap_servers=settings.bootstrap_servers)
     return ConfigurationError(

@@ -33,9 +33,6 @@ class Session:
 
     Clients are made when they are first needed, and lent to one borrower at a time, see :class:`Lent`. A session that
     nobody closes is closed when it is collected.
-
-    :param settings: the Kafka cluster.
-    :param answer_seconds: limit of one question about transactions.
     """
 
     def __init__(self, settings: KafkaSettings, *, answer_seconds: float = ANSWER_SECONDS) -> None:
@@ -76,7 +73,6 @@ class Session:
         """A consumer for ``assign``, without an assignment.
 
         :param properties: as in :func:`quiet_consumer`.
-        :raises ConfigurationError: librdkafka does not take a property.
         """
 
         key = ("consumer", *sorted(properties.items()))
@@ -95,9 +91,7 @@ class Session:
     def lent(self, key: object, make: Callable[[], T], close: Callable[[T], object]) -> Lent[T]:
         """The kept clients of one kind.
 
-        :param key: names the kind.
         :param make: makes one. It must not refer to this session, which would then never be collected.
-        :param close: closes one.
         """
         with self._lock:
             if key not in self._clients:
@@ -107,10 +101,7 @@ class Session:
             return cast("Lent[T]", self._clients[key])
 
     def follower(self, make: Callable[[str], T], topic: str) -> T:
-        """The one follower of its kind on this topic, which goes on where it stood.
-
-        :param make: makes one for a topic; names the kind.
-        """
+        """The one follower of its kind on this topic, which goes on where it stood."""
         with self._lock:
             key = (make, topic)
             if key not in self._followers:

@@ -31,8 +31,6 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 class Topics:
     """The topics of one Kafka cluster. Every method raises :class:`UnreachableError` where no broker answers, and
     :class:`ConfigurationError` where the principal may not do it.
-
-    :param kafka: its settings, or a session whose client is used.
     """
 
     def __init__(self, kafka: Kafka) -> None:
@@ -94,7 +92,6 @@ class Topics:
         It gets ``min.insync.replicas`` by :func:`settings_of_new`.
 
         :param partitions: -1 for the brokers' default.
-        :param settings: of the topic, by their names in Kafka.
         :param replicas: copies of each partition, None for three where there are so many brokers, -1 for the brokers'
             default.
         :returns: False where the topic is there already, created by whoever was faster: its settings may be others.
@@ -112,10 +109,7 @@ class Topics:
         return error is None
 
     def change(self, name: str, settings: Mapping[str, str]) -> None:
-        """Change settings of a topic, all or none; others stay. Needs AlterConfigs. Brokers hear of it a moment later.
-
-        :param settings: by their names in Kafka.
-        """
+        """Change settings of a topic, all or none; needs AlterConfigs. Brokers hear of it a moment later."""
         with self._session.admin() as admin:
             admin.change_topic(name, settings, _CALL_SECONDS)
 
@@ -136,10 +130,7 @@ class Topics:
         return True
 
     def await_settings(self, name: str, settings: Mapping[str, str]) -> None:
-        """Return when the brokers say of a topic what it was changed to; needs DescribeConfigs.
-
-        :raises UnreachableError: they do not in time.
-        """
+        """Return when the brokers say of a topic what it was changed to; needs DescribeConfigs."""
 
         def differing() -> str:
             found = self.settings_of([name])[name]
@@ -150,11 +141,7 @@ class Topics:
 
 
 def require_topic_name(name: str, remedy: str | None = None) -> None:
-    """Refuse what no topic can be called (``Topic.validate``).
-
-    :param remedy: how to give another name.
-    :raises ConfigurationError: with the name.
-    """
+    """Refuse what no topic can be called (``Topic.validate``)."""
     if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
         raise ConfigurationError(
             f"No topic can be called {name!r}.",
@@ -191,10 +178,7 @@ def settings_of_new(settings: Mapping[str, str], replicas: int) -> dict[str, str
 
 
 def _await_change(topic: str, problem: Callable[[], str]) -> None:
-    """Return when no broker that is asked shows a topic otherwise than it was made.
-
-    :raises UnreachableError: one still does after :data:`_CALL_SECONDS`.
-    """
+    """Return when no broker that is asked shows a topic otherwise than it was made."""
     deadline = time.monotonic() + _CALL_SECONDS
     while found := problem():
         if time.monotonic() > deadline:

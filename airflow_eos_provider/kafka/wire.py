@@ -78,10 +78,7 @@ def words(error: Exception) -> str:
 
 
 def explained(error: Exception, what: str, settings: KafkaSettings) -> EosError:
-    """This package's error for one of kafka-python's.
-
-    :param what: the action, as in "describing transactions".
-    """
+    """This package's error for one of kafka-python's."""
     where = f"The Kafka cluster at {settings.bootstrap_servers}"
     if isinstance(error, kafka.errors.AuthorizationError):
         return ConfigurationError(
@@ -166,8 +163,6 @@ class Wire:
 
     Only :meth:`run`, :meth:`start` and :meth:`close` may be called from other threads; all else, from what those run.
 
-    :param settings: the Kafka cluster.
-    :param connect_seconds: limit of the first attempt.
     :raises ConfigurationError: a property has no counterpart in kafka-python.
     :raises UnreachableError: no endpoint answers that could give a token.
     """
@@ -192,10 +187,7 @@ class Wire:
         self._manager.bootstrap_async(connect_seconds * 1000)
 
     def run(self, act: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """Run a coroutine on the connections' thread, and wait for its result. It has to bound its own time.
-
-        :raises kafka.errors.KafkaConnectionError: the connections are closed.
-        """
+        """Run a coroutine on the connections' thread, and wait for its result. It has to bound its own time."""
         if self._net._stop:
             raise kafka.errors.KafkaConnectionError("the connections are closed")
         return self._net.run(act, *arguments)  # type: ignore[no-any-return]
@@ -226,7 +218,6 @@ class Wire:
         """Return when the brokers are known.
 
         :param deadline: by ``time.monotonic``.
-        :raises kafka.errors.KafkaError: they are not, or refuse this client.
         """
         while True:
             try:
@@ -243,7 +234,6 @@ class Wire:
         """Send a request.
 
         :returns: what its answer can be awaited by.
-        :raises NotSentError: it was not sent.
         """
         try:
             future = self._manager.send(request, node_id)
@@ -256,10 +246,7 @@ class Wire:
         return future
 
     async def answer(self, request: Any, node_id: int, deadline: float) -> Any:
-        """Send a request and wait for its answer.
-
-        :raises kafka.errors.KafkaError: it was not sent, or not answered in time.
-        """
+        """Send a request and wait for its answer."""
         return await self.within(self.ask(request, node_id), deadline)
 
     def ask(self, request: Any, node_id: int) -> Future:
@@ -270,10 +257,7 @@ class Wire:
             return Future().failure(error.reason)
 
     async def within(self, future: Future, deadline: float) -> Any:
-        """What a future comes to.
-
-        :raises kafka.errors.KafkaTimeoutError: nothing in time.
-        """
+        """What a future comes to."""
         return await self._manager.wait_for(future, max(0.0, deadline - time.monotonic()) * 1000)
 
     async def pause(self, seconds: float) -> None:
@@ -281,10 +265,7 @@ class Wire:
         await self._net.sleep(seconds)
 
     def any_broker(self) -> int:
-        """A broker that has little to do for this client.
-
-        :raises kafka.errors.NodeNotReadyError: none can be asked now.
-        """
+        """A broker that has little to do for this client."""
         node_id = self._manager.least_loaded_node()
         if node_id is None:
             raise kafka.errors.NodeNotReadyError("no broker can be asked now")
@@ -295,10 +276,7 @@ class Wire:
         return sorted(int(broker.node_id) for broker in self._manager.cluster.brokers())
 
     async def coordinator(self, transactional_id: str, deadline: float) -> int:
-        """The broker that coordinates an id now.
-
-        :raises kafka.errors.KafkaError: none does, or this client may not know.
-        """
+        """The broker that coordinates an id now."""
         found = (await self.coordinators([transactional_id], CoordinatorType.TRANSACTION, deadline))[transactional_id]
         if isinstance(found, Exception):
             raise found
@@ -307,10 +285,7 @@ class Wire:
     async def coordinators(
         self, keys: Sequence[str], kind: CoordinatorType, deadline: float
     ) -> dict[str, int | kafka.errors.KafkaError]:
-        """By group or transactional id the broker that coordinates it now, or why none does.
-
-        :raises kafka.errors.KafkaError: no broker answered.
-        """
+        """By group or transactional id the broker that coordinates it now, or why none does."""
         found: dict[str, int | kafka.errors.KafkaError] = {}
         for start in range(0, len(keys), _LOOK_UP):
             request = FindCoordinatorRequest(
@@ -327,10 +302,7 @@ class Wire:
         return found
 
     async def refresh(self, topics: Collection[str], deadline: float) -> None:
-        """Ask who leads the partitions of topics; further ones that were asked for before are asked for, too.
-
-        :raises kafka.errors.KafkaError: no broker answered.
-        """
+        """Ask who leads the partitions of topics; further ones that were asked for before are asked for, too."""
         cluster = self._manager.cluster
         cluster._topics.update(topics)
         await self.within(self._manager.call_soon(cluster.refresh_metadata), deadline)

@@ -43,11 +43,7 @@ _REQUEST = re.compile(r"Request Request\(.*\) (?=needs )", re.DOTALL)
 
 
 async def read_acls(admin: Any) -> tuple[Acl, ...] | None:
-    """All ACLs on topics, groups, the cluster and transactional ids; None where the brokers have no authorizer.
-
-    :param admin: kafka-python's admin client.
-    :raises kafka.errors.KafkaError: the principal may not read them, or no broker answered.
-    """
+    """All ACLs on topics, groups, the cluster and transactional ids; None where the brokers have no authorizer."""
     request = DescribeAclsRequest(
         resource_type_filter=_ANY,
         resource_name_filter=None,
@@ -74,11 +70,7 @@ async def read_acls(admin: Any) -> tuple[Acl, ...] | None:
 
 
 async def create_acls(admin: Any, wanted: Iterable[Acl]) -> None:
-    """Create ACLs; one that exists stays as it is.
-
-    :param admin: kafka-python's admin client.
-    :raises kafka.errors.KafkaError: the principal may not (*Alter* on the cluster), or no broker answered.
-    """
+    """Create ACLs; one that exists stays as it is."""
     creations = [
         CreateAclsRequest.AclCreation(
             resource_type=_RESOURCE_NUMBERS[acl.resource],
@@ -95,11 +87,7 @@ async def create_acls(admin: Any, wanted: Iterable[Acl]) -> None:
 
 
 async def delete_acls(admin: Any, wanted: Iterable[Acl]) -> tuple[Acl, ...]:
-    """Delete exactly these ACLs, and return those that existed.
-
-    :param admin: kafka-python's admin client.
-    :raises kafka.errors.KafkaError: the principal may not (*Alter* on the cluster), or no broker answered.
-    """
+    """Delete exactly these ACLs, and return those that existed."""
     filters = [
         DeleteAclsRequest.DeleteAclsFilter(
             resource_type_filter=_RESOURCE_NUMBERS[acl.resource],

@@ -80,10 +80,7 @@ class RawBatch(NamedTuple):
 
 
 def raw_batches(data: bytes | memoryview) -> Iterator[RawBatch]:
-    """The batches in a fetched piece of log; one that is cut off at its end is left out.
-
-    :raises OldFormatError: they cannot be told apart.
-    """
+    """The batches in a fetched piece of log; one that is cut off at its end is left out."""
     at = 0
     while at + _HEADER.size <= len(data):
         base, length, _, magic, _, attributes, last_delta, first_ms, last_ms, producer_id, epoch, _, count = (
@@ -102,8 +99,6 @@ def committed_by(data: bytes | memoryview, batch: RawBatch) -> bool | None:
     """How a marker ended its transaction; None where compaction has taken the marker out of its batch.
 
     Compaction also gives batches another time (KIP-534), so a marker's key is not always at the same place.
-
-    :raises ValueError, IndexError, struct.error: the batch has no whole marker.
     """
     if not batch.records:
         return None
@@ -112,10 +107,7 @@ def committed_by(data: bytes | memoryview, batch: RawBatch) -> bool | None:
 
 
 def headers(data: bytes | memoryview) -> Iterator[Batch]:
-    """The headers of the batches in a fetched piece of log; one that is cut off at its end is left out.
-
-    :raises OldFormatError: they cannot be told apart.
-    """
+    """The headers of the batches in a fetched piece of log; one that is cut off at its end is left out."""
     for batch in raw_batches(data):
         if not batch.is_control:
             committed = None
@@ -125,10 +117,7 @@ def headers(data: bytes | memoryview) -> Iterator[Batch]:
 
 
 def record_at(data: bytes | memoryview, at: int) -> tuple[int, int, Any, Any, int, int]:
-    """One record: differences of time and offset from its batch's, key, value, and where its headers begin and it ends.
-
-    :raises ValueError, IndexError: there is no whole record.
-    """
+    """Differences of time and offset from its batch's, key, value, and where its headers begin and the record ends."""
     size, at = varint(data, at)
     end = at + size
     milliseconds, at = varint(data, at + 1)  # behind the record's attributes, which are not used
@@ -166,10 +155,8 @@ def sized(data: bytes | memoryview, at: int) -> tuple[Any, int]:
 async def fetch(admin: Any, topic: str, positions: dict[int, int]) -> dict[int, bytes]:
     """A piece of each partition's log from a position on.
 
-    :param admin: kafka-python's admin client.
     :param positions: offset by partition.
     :returns: bytes by partition, whole batches first and perhaps a part of one at the end.
-    :raises kafka.errors.KafkaError: a leader is away or answers with an error.
     """
     leaders = await admin._async_get_leader_for_partitions([TopicPartition(topic, p) for p in positions])
     pending = []
@@ -207,10 +194,7 @@ def fetch_request(
 
     :param positions: offset by partition.
     :param wait_ms: how long the broker waits for a record that is not there yet, milliseconds.
-    :param partition_bytes: how much of one partition it returns; a larger first batch comes whole.
-    :param most_bytes: how much it returns.
     :param committed: as a reader of committed records: up to the last stable offset, with the aborted transactions.
-    :param topic_id: of brokers that have ids: another topic of the name is not read.
     """
     kind = FetchRequest.FetchTopic
     wanted = [

@@ -66,9 +66,7 @@ class Admin:
     Each method raises :class:`UnreachableError` where no broker answers in time, and :class:`ConfigurationError` where
     the principal may not ask; ``seconds`` is the limit of one.
 
-    :param settings: the Kafka cluster.
     :ivar wire: the connections.
-    :raises ConfigurationError: a property has no counterpart in kafka-python.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -80,10 +78,7 @@ class Admin:
         self.wire.close()
 
     def run(self, what: str, act: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """What a coroutine gives, which bounds its own time; errors in this package's words.
-
-        :param what: the action in words.
-        """
+        """What a coroutine gives, which bounds its own time; errors in this package's words."""
         try:
             return self.wire.run(act, *arguments)
         except (kafka.errors.KafkaError, OSError, RuntimeError) as error:
@@ -162,10 +157,7 @@ class Admin:
         *,
         only_validate: bool = False,
     ) -> kafka.errors.KafkaError | None:
-        """Create a topic; -1 for the brokers' default. The answer of the controller, None if it has done so.
-
-        :param only_validate: the brokers only look whether they would.
-        """
+        """Create a topic; -1 for the brokers' default. The answer of the controller, None if it has done so."""
 
         def make() -> Any:
             topic = CreateTopicsRequest.CreatableTopic
@@ -236,8 +228,6 @@ class Admin:
         A leader that has just moved, or has not heard of the partition yet, is asked again in this time.
 
         :param at: a time, :data:`~airflow_eos_provider.kafka.questions.LATEST` or ``EARLIEST``.
-        :param committed: of the latest, that of readers of committed records.
-        :param what: the question in words, for errors.
         """
         return self.run(what, self._offsets, places, at, committed, seconds)
 

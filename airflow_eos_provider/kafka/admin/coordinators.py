@@ -13,21 +13,12 @@ from kafka.protocol.metadata import CoordinatorType
 
 
 async def coordinators_of(admin: Any, transactional_ids: Iterable[str]) -> dict[str, int]:
-    """By id the broker that coordinates it.
-
-    :param admin: kafka-python's admin client.
-    :raises kafka.errors.KafkaError: one is not there.
-    """
+    """By id the broker that coordinates it."""
     return dict(await admin._find_coordinator_ids(transactional_ids, key_type=CoordinatorType.TRANSACTION))
 
 
 async def described(admin: Any, coordinators: Mapping[str, int]) -> list[Any]:
-    """What coordinators answer about transactional ids, each with an error code of its own.
-
-    :param admin: kafka-python's admin client.
-    :param coordinators: by id the broker that coordinates it.
-    :raises kafka.errors.KafkaError: a coordinator did not answer.
-    """
+    """What coordinators answer about transactional ids, each with an error code of its own."""
     by_node: defaultdict[int, list[str]] = defaultdict(list)
     for transactional_id, node in coordinators.items():
         by_node[node].append(transactional_id)
@@ -41,9 +32,7 @@ async def described(admin: Any, coordinators: Mapping[str, int]) -> list[Any]:
 async def loaded_coordinators(admin: Any, transactional_ids: Iterable[str]) -> dict[str, int] | None:
     """The brokers that coordinate these ids, each of which has loaded what it has to know of them.
 
-    :param transactional_ids: that nobody uses.
     :returns: None if the principal may not describe one of them, or this client does not know one of the brokers.
-    :raises kafka.errors.KafkaError: a coordinator is not there, loads, or did not answer.
     """
     try:
         nodes = await coordinators_of(admin, transactional_ids)

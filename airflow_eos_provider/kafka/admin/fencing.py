@@ -48,8 +48,6 @@ class Fenced(NamedTuple):
 class Round(NamedTuple):
     """What one round of requests came to.
 
-    :param fenced: the ids that are done.
-    :param not_now: those to ask for again, with the reason.
     :param broken: a connection was lost or the broker unknown, so that the next round wants a new client.
     """
 
@@ -62,8 +60,6 @@ async def fence_round(admin: Any, transactional_ids: Iterable[str], transaction_
     """Ask for each id once.
 
     :param admin: kafka-python's admin client, with more than :data:`WINDOW` requests in flight allowed.
-    :raises kafka.errors.KafkaError: a coordinator answered with an error that asking again does not resolve; raised
-        when all answers are there.
     """
     found = Round({}, {}, False)
     by_coordinator, answers = await _coordinators(admin, list(transactional_ids))

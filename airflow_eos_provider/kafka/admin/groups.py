@@ -77,7 +77,6 @@ class ListedGroups(NamedTuple):
     """The groups of all brokers.
 
     :param types: by group its protocol type: ``connect``, ``consumer``; empty while it has no members.
-    :param errors: of brokers that did not list theirs.
     """
 
     types: Mapping[str, str]
@@ -86,11 +85,7 @@ class ListedGroups(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """What the brokers say of one consumer group.
-
-    :param committed: by partition its position.
-    :param assigned: partitions that its members have.
-    """
+    """What the brokers say of one consumer group."""
 
     group_id: str
     committed: Mapping[Place, int] = field(default_factory=dict)
@@ -147,10 +142,7 @@ def _reason(error: object) -> str:
 
 
 def list_groups(admin: Admin, seconds: float = _SECONDS) -> ListedGroups:
-    """The groups that the principal may describe.
-
-    :raises EosError: no broker answers, or refuses these credentials.
-    """
+    """The groups that the principal may describe."""
     return admin.run("listing groups", _list, admin.wire, seconds)
 
 
@@ -167,8 +159,6 @@ def hidden_groups(admin: Admin) -> str:
 
     Brokers leave out what a principal may not describe, and do not say so (``KafkaApis.handleListGroupsRequest``). So a
     group that nobody has is asked for. A rule that denies some groups alone cannot be noticed.
-
-    :raises EosError: the brokers do not tell.
     """
     if Operation.DESCRIBE in admin.cluster(CONNECT_SECONDS).operations:
         return ""

@@ -44,11 +44,7 @@ class HeldOpen(NamedTuple):
 
 
 class HeldLook(NamedTuple):
-    """What the leaders said.
-
-    :param held: in the order of topics, partitions and producers.
-    :param unknown: partitions of which nothing is known, with the reason.
-    """
+    """What the leaders said."""
 
     held: tuple[HeldOpen, ...]
     unknown: Mapping[Place, str]
@@ -59,7 +55,6 @@ class WritingLook(NamedTuple):
 
     :param producers: by partition the producers that its leader remembers: idempotent or transactional ones, for a day
         after their last record by default.
-    :param unknown: partitions of which nothing is known, with the reason.
     """
 
     producers: Mapping[Place, frozenset[int]]
@@ -70,9 +65,6 @@ async def held_open(admin: Any, places: Collection[Place]) -> HeldLook:
     """Ask the leaders of these partitions. One that cannot be asked ends nothing: it is unknown.
 
     A topic that is gone holds nothing open, and is left out.
-
-    :param admin: kafka-python's admin client.
-    :raises kafka.errors.KafkaError: a leader did not answer.
     """
     answers, unknown = await _ask(admin, places)
     found = [
@@ -121,9 +113,7 @@ async def _ask(admin: Any, places: Collection[Place]) -> tuple[dict[Place, Colle
 async def producers_of(admin: Any, by_leader: Mapping[int, Mapping[str, Collection[int]]]) -> list[tuple[str, Any]]:
     """Ask leaders which producers they remember.
 
-    :param by_leader: by broker the topics, with the partitions that it leads.
     :returns: topics, each with the answer about one partition, which has an error code of its own.
-    :raises kafka.errors.KafkaError: a leader did not answer.
     """
     pending = [
         admin._manager.send(
@@ -166,10 +156,7 @@ def _reason(error: type[kafka.errors.KafkaError]) -> str:
 
 
 async def write_abort_marker(admin: Any, held: HeldOpen) -> None:
-    """Have the leader end a transaction in this partition as aborted, as a coordinator would (``WriteTxnMarkers``).
-
-    :raises kafka.errors.KafkaError: the leader refused.
-    """
+    """Have the leader end a transaction in this partition as aborted, as a coordinator would (``WriteTxnMarkers``)."""
     leader = (await _leaders(admin, [held.place])).get(held.place)
     if leader is None or leader < 0:
         raise kafka.errors.LeaderNotAvailableError(f"{held.topic}-{held.partition} has no leader")
@@ -181,8 +168,6 @@ async def write_abort_marker(admin: Any, held: HeldOpen) -> None:
 async def may_write_marker(admin: Any) -> bool:
     """Whether the principal may end a transaction. It is tried in a topic that does not exist, so nothing is written:
     a broker looks at the rights before it looks for the partition (``KafkaApis.handleWriteTxnMarkersRequest``).
-
-    :raises kafka.errors.KafkaError: the broker did not answer.
     """
     nowhere = HeldOpen(secrets.token_hex(12), 0, NO_PRODUCER, 0, -1, 0, -1)
     broker = min(broker.node_id for broker in admin._manager.cluster.brokers())

@@ -86,10 +86,7 @@ class PartitionWriters:
         self._codes.append(_CODES[Outcome.OPEN if batch.transactional else Outcome.PLAIN])
 
     def at(self, offset: int) -> Written:
-        """Who wrote the record at an offset.
-
-        :raises KeyError: no batch was taken that could hold it.
-        """
+        """Who wrote the record at an offset."""
         index = bisect_right(self._bases, offset) - 1
         if index < 0:
             raise KeyError(offset)

@@ -28,23 +28,14 @@ _GROUP_REFUSED = kafka.errors.GroupAuthorizationFailedError
 
 
 async def may_describe(admin: Any, transactional_ids: Collection[str]) -> frozenset[str]:
-    """The ids that the principal may describe, whether the brokers know them or not.
-
-    :param admin: kafka-python's admin client.
-    :raises kafka.errors.KafkaError: a broker did not answer.
-    """
+    """The ids that the principal may describe, whether the brokers know them or not."""
     node = _any_broker(admin)
     answers = await described(admin, dict.fromkeys(transactional_ids, node))
     return frozenset(each.transactional_id for each in answers if each.error_code != _IDS_REFUSED.errno)
 
 
 async def may_write(admin: Any, transactional_ids: Collection[str]) -> frozenset[str]:
-    """The ids that the principal may write with. Nothing is ended: see above.
-
-    :param admin: kafka-python's admin client.
-    :raises kafka.errors.KafkaError: a broker did not answer.
-    :raises AssertionError: a broker says that it ended a transaction.
-    """
+    """The ids that the principal may write with. Nothing is ended: see above."""
     node = _any_broker(admin)
     pending = {
         each: admin._manager.send(
@@ -65,11 +56,7 @@ async def may_write(admin: Any, transactional_ids: Collection[str]) -> frozenset
 
 
 async def may_join(admin: Any, groups: Collection[str]) -> frozenset[str]:
-    """The groups that the principal may join (*Read* on the group).
-
-    :param admin: kafka-python's admin client.
-    :raises kafka.errors.KafkaError: a broker did not answer.
-    """
+    """The groups that the principal may join (*Read* on the group)."""
     node = _any_broker(admin)
     pending = {
         each: admin._manager.send(
@@ -83,10 +70,7 @@ async def may_join(admin: Any, groups: Collection[str]) -> frozenset[str]:
 
 
 async def broker_version(admin: Any) -> tuple[int, int]:
-    """The version of the broker that was asked first, by the messages that it knows.
-
-    :param admin: kafka-python's admin client.
-    """
+    """The version of the broker that was asked first, by the messages that it knows."""
     major, minor, *_ = admin._manager.broker_version
     return int(major), int(minor)
 

@@ -126,10 +126,10 @@ class ActiveProducer(NamedTuple):
 class TransactionsClient:
     """Looks at transactions, and fences; a context manager.
 
-    :param settings: the Kafka cluster.
+    Each method raises :class:`UnreachableError` where a broker does not answer, so that the answer would not be whole,
+    :class:`ConfigurationError` where the principal may not ask, and :class:`EosError` for another answer.
+
     :param timeout_seconds: limit of each call, momentary refusals of a coordinator that moves included.
-    :raises ConfigurationError: on entering: credentials are refused, or a property has no counterpart in kafka-python.
-    :raises UnreachableError: on entering: no broker answers; reported after a few seconds.
     """
 
     def __init__(self, settings: KafkaSettings, *, timeout_seconds: float = 15.0) -> None:
@@ -152,28 +152,17 @@ class TransactionsClient:
 
         :param open_only: only those with an open transaction, chosen by the brokers: of 50,000 ids they send a few. An
             open state that this version does not know is left out.
-        :raises UnreachableError: a broker did not answer, so the list would not be whole.
-        :raises EosError: a broker answered with an error.
         """
         states = [str(state) for state in TransactionState if state.is_open] if open_only else []
         return self._run(lambda admin: _list(admin, prefix, states), "listing transactions")
 
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """What the coordinators know of these ids; unknown ones are absent.
-
-        :raises UnreachableError: a coordinator did not answer.
-        :raises ConfigurationError: the principal may not describe one of them.
-        :raises EosError: a broker answered with another error.
-        """
+        """What the coordinators know of these ids; unknown ones are absent."""
         wanted = sorted(set(transactional_ids))
         return self._run(lambda admin: _describe(admin, wanted), "describing transactions") if wanted else {}
 
     def open_transactions(self, prefix: str) -> tuple[str, ...]:
-        """The transactional ids that begin with ``prefix`` and have a transaction open or not yet ended everywhere.
-
-        :raises UnreachableError: a broker did not answer, so the list would not be whole.
-        :raises EosError: a broker answered with an error.
-        """
+        """The transactional ids that begin with ``prefix`` and have a transaction open or not yet ended everywhere."""
         return tuple(listed.transactional_id for listed in self.list(prefix) if listed.state.is_open)
 
     def fence(
@@ -237,30 +226,17 @@ class TransactionsClient:
         return UnreachableError(found, remedy="Check that all brokers run, and repeat the call.")
 
     def active_producers(self, topic: str, partitions: Iterable[int] = (0,)) -> tuple[ActiveProducer, ...]:
-        """The producers that the partitions' leaders remember, by partition and producer id.
-
-        :raises ConfigurationError: there is no such partition, or the principal may not read the topic.
-        :raises UnreachableError: a leader did not answer.
-        :raises EosError: it answered with another error.
-        """
+        """The producers that the partitions' leaders remember, by partition and producer id."""
         wanted = sorted(partitions)
         what = f"describing the producers of {topic}-{','.join(map(str, wanted[:10]))}"
         return self._run(lambda admin: _producers(admin, topic, wanted), what)
 
     def held_open(self, places: Collection[tuple[str, int]]) -> HeldLook:
-        """The transactions that these partitions hold open.
-
-        :param places: topics with a partition of each.
-        :raises UnreachableError: a leader did not answer.
-        """
+        """The transactions that these partitions hold open."""
         return self._run(lambda admin: held_open(admin, places), "describing the producers of partitions")
 
     def writing(self, places: Collection[tuple[str, int]]) -> WritingLook:
-        """Who writes to these partitions, by producer id.
-
-        :param places: topics with a partition of each.
-        :raises UnreachableError: a leader did not answer.
-        """
+        """Who writes to these partitions, by producer id."""
         return self._run(lambda admin: writing(admin, places), "describing the producers of partitions")
 
     def whole_list(self, coordinators: int) -> tuple[TransactionListing, ...] | None:
@@ -272,7 +248,6 @@ class TransactionsClient:
         cannot be noticed.
 
         :param coordinators: the number of partitions of ``__transaction_state``.
-        :raises UnreachableError: a coordinator is not there, or did not answer.
         """
         ids, what = one_id_for_each(coordinators), "asking every coordinator"
         before = self._run(lambda admin: loaded_coordinators(admin, ids), what)
@@ -309,11 +284,7 @@ class TransactionsClient:
             ) from error
 
     def require_may_abort(self) -> None:
-        """Check that the principal may end a transaction; nothing is written.
-
-        :raises ConfigurationError: it may not.
-        :raises UnreachableError: no broker answered.
-        """
+        """Check that the principal may end a transaction; nothing is written."""
         if not self._run(may_write_marker, "trying to end a transaction"):
             raise self._no_marker()
 
@@ -326,58 +297,34 @@ class TransactionsClient:
         )
 
     def acls(self) -> tuple[Acl, ...] | None:
-        """All ACLs on topics, groups, the cluster and transactional ids; None where the brokers have no authorizer.
-
-        :raises ConfigurationError: the principal may not read them (*Describe* on the cluster).
-        :raises UnreachableError: no broker answered.
-        """
+        """All ACLs on topics, groups, the cluster and transactional ids; None where the brokers have no authorizer."""
         return self._run(read_acls, "reading the ACLs")
 
     def create_acls(self, acls: Collection[Acl]) -> None:
-        """Create ACLs; one that exists stays as it is.
-
-        :raises ConfigurationError: the principal may not (*Alter* on the cluster).
-        :raises UnreachableError: no broker answered; of more ACLs than one request has, some may be created.
-        """
+        """Create ACLs; one that exists stays as it is."""
         for part in _parts(acls):
             self._run(partial(create_acls, wanted=part), "creating ACLs")
 
     def delete_acls(self, acls: Collection[Acl]) -> tuple[Acl, ...]:
-        """Delete exactly these ACLs, and return those that existed; fewer if a lost answer made it ask again.
-
-        :raises ConfigurationError: the principal may not (*Alter* on the cluster).
-        :raises UnreachableError: no broker answered; of more ACLs than one request has, some may be deleted.
-        """
+        """Delete exactly these ACLs, and return those that existed; fewer if a lost answer made it ask again."""
         return tuple(
             acl for part in _parts(acls) for acl in self._run(partial(delete_acls, wanted=part), "deleting ACLs")
         )
 
     def may_describe(self, transactional_ids: Collection[str]) -> frozenset[str]:
-        """Those of these ids that this principal may describe, whether the brokers know them or not.
-
-        :raises UnreachableError: no broker answered.
-        """
+        """Those of these ids that this principal may describe, whether the brokers know them or not."""
         return self._run(lambda admin: may_describe(admin, transactional_ids), "trying to describe transactions")
 
     def may_write(self, transactional_ids: Collection[str]) -> frozenset[str]:
-        """Those of these ids that this principal may write with. It is tried without an effect on whoever has one.
-
-        :raises UnreachableError: no broker answered.
-        """
+        """Those of these ids that this principal may write with. It is tried without an effect on whoever has one."""
         return self._run(lambda admin: may_write(admin, transactional_ids), "trying to write with transactional ids")
 
     def may_join(self, groups: Collection[str]) -> frozenset[str]:
-        """Those of these groups that this principal may join. It is tried without an effect on their members.
-
-        :raises UnreachableError: no broker answered.
-        """
+        """Those of these groups that this principal may join. It is tried without an effect on their members."""
         return self._run(lambda admin: may_join(admin, groups), "trying to join groups")
 
     def broker_version(self) -> tuple[int, int]:
-        """The version of the brokers, by the messages that one of them knows.
-
-        :raises UnreachableError: no broker answered.
-        """
+        """The version of the brokers, by the messages that one of them knows."""
         return self._run(broker_version, "asking for the brokers' version")
 
     def writers(
@@ -392,9 +339,6 @@ class TransactionsClient:
         :param begin: by partition the first offset that counts; the whole log's, to be sure of open transactions.
         :param end: by partition the offset after the last one.
         :param progress: called with offsets passed and offsets in all.
-        :raises ConfigurationError: there is no such partition, or the principal may not read the topic.
-        :raises UnreachableError: a leader did not answer.
-        :raises EosError: it answered with another error, or holds batches older than Kafka 0.11.
         """
         writers = {partition: PartitionWriters() for partition in end}
         positions = {partition: begin[partition] for partition, last in end.items() if begin[partition] < last}

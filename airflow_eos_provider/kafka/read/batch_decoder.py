@@ -33,7 +33,6 @@ class Decoder:
     """Decodes what one partition's fetches return.
 
     :param committed: leave out the records of aborted transactions, as far as :meth:`decode` is told them.
-    :param headers: with the records' headers.
     """
 
     def __init__(self, topic: str, partition: int, *, committed: bool, headers: bool) -> None:
@@ -46,7 +45,6 @@ class Decoder:
         """The records of whole batches from a position on, and the position behind these batches.
 
         :param aborted: producer id and first offset of each aborted transaction that has records in them.
-        :raises EosError: they cannot be decoded.
         """
         records: list[LogRecord] = []
         still_to_begin = sorted(aborted, key=lambda one: one[1], reverse=True)

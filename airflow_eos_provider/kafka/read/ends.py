@@ -54,10 +54,6 @@ class Ends:
 
     :param limit: seconds in which a question must be answered.
     :ivar topic_id: the topic's id; None if it could not be asked for.
-    :raises UnknownTopicError: there is no such topic.
-    :raises ConfigurationError: there is no such partition, or it may not be read.
-    :raises ReplacedTopicError: it is another topic than ``reach.topic_id``.
-    :raises UnreachableError: no broker answers.
     """
 
     def __init__(self, admin: Admin, topic: str, reach: Reach, limit: float) -> None:

@@ -82,14 +82,10 @@ class Fetcher(Protocol):
     def look(self, seconds: float) -> Look:
         """What has come.
 
-        :param seconds: wait so long if nothing has.
         :raises EosError: the topic went away, or may not be read.
         """
         ...
 
     def moved(self, moved: bool) -> None:
-        """A broker has answered.
-
-        :param moved: whether the read came forward with it.
-        """
+        """A broker has answered."""
         ...

@@ -39,11 +39,7 @@ class Replay(Protocol[T_co]):
 
 
 class Follower(Generic[T]):
-    """Reads one topic, and at the next question only what has come since. Safe to be asked by several threads.
-
-    :param topic: its name.
-    :param begin: makes an empty replay.
-    """
+    """Reads one topic, and at the next question only what has come since. Safe to be asked by several threads."""
 
     def __init__(self, topic: str, begin: Callable[[], Replay[T]]) -> None:
         self.topic = topic
@@ -57,15 +53,7 @@ class Follower(Generic[T]):
         return self._position
 
     def read(self, kafka: Kafka, timeout_seconds: float) -> T:
-        """What all committed records add up to.
-
-        :param timeout_seconds: limit of the read.
-        :raises UnknownTopicError: there is no such topic.
-        :raises ConfigurationError: it has more than one partition, or may not be read.
-        :raises UnreachableError: no broker answers.
-        :raises ReadTimeoutError: an open transaction holds the reader back, there was too much, or another thread is
-            still reading.
-        """
+        """What all committed records add up to."""
         if not self._lock.acquire(timeout=max(0.0, timeout_seconds)):
             raise ReadTimeoutError(
                 f"Topic {self.topic} is still being read by another thread.", remedy="Try again in a moment."

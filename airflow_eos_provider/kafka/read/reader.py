@@ -43,8 +43,6 @@ _FETCH_WAIT_MS = 10
 class TopicRead:
     """What stands in a topic, up to the end that it had when the read began.
 
-    :param records: by partition in the order of the log; partitions mingle.
-    :param beginning_offsets: by partition where the read began.
     :param end_offsets: by partition where it ended: the offset after the last record or marker, by uncommitted
         ListOffsets. Records that came later are left out; a next read may start here.
     :param topic_id: the topic's id, for a next read; None if it could not be asked for.
@@ -96,14 +94,10 @@ def scan_to_end(
 ) -> dict[int, int]:
     """Hand a topic's records over without holding them.
 
-    :param kafka: its settings, or a session whose clients are used.
     :param on_records: called with one batch at a time; per partition in the order of the log. It may return partitions
         whose remaining records are not needed; a batch that is already fetched may still have some.
-    :param reach: which part of the topic.
     :param isolation: ``read_committed`` or ``read_uncommitted``; under either, ends are the uncommitted ones.
-    :param timeout_seconds: limit of the whole read; it begins anew when new ends are asked for.
     :param stall_only: the limit is of a stall: of the time in which no position moves, however long the whole takes.
-    :param headers: read the records' headers, too, which cost as much as all the rest.
     :param fetch_wait_ms: how long the broker holds a fetch that has nothing to return, milliseconds. The shorter, the
         sooner an end is seen that is only a marker, and the more a reader costs that waits for a transaction's end:
         at 1 ms a third of a broker's core, at 10 ms a tenth.
@@ -157,10 +151,7 @@ def _scan(
 
 
 def open_consumer(session: Session, *, fetch_wait_ms: int = _FETCH_WAIT_MS) -> None:
-    """Have a session's next read of committed records find its client connected; it connects in the background.
-
-    :param fetch_wait_ms: as that read has it.
-    """
+    """Have a session's next read of committed records find its client connected; it connects in the background."""
     with contextlib.ExitStack() as lent:
         admin = lent.enter_context(session.admin())
         _fetcher(session, admin, lent, "", None, FetchOptions("read_committed", False, fetch_wait_ms))

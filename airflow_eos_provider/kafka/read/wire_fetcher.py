@@ -114,10 +114,7 @@ class WireFetcher:
         return Look(records, reached, stopped, bool(reached or stopped))
 
     def _after_error(self, partition: int, error: Any) -> int:
-        """The position at which to go on.
-
-        :raises EosError: it is no use to ask again.
-        """
+        """The position at which to go on."""
         position = self._positions[partition]
         if isinstance(error, kafka.errors.OffsetOutOfRangeError):
             return self._beginning(partition, position)
@@ -133,10 +130,7 @@ class WireFetcher:
         return position
 
     def _beginning(self, partition: int, position: int) -> int:
-        """Where a partition begins whose records at a position were deleted.
-
-        :raises ReplacedTopicError: it ends before the position.
-        """
+        """Where a partition begins whose records at a position were deleted."""
         what = f"listing the first offsets of {self._topic}"
         first = self._admin.offsets([(self._topic, partition)], EARLIEST, _ANSWER_SECONDS, what)[self._topic, partition]
         if isinstance(first, Exception):

@@ -47,13 +47,7 @@ class TopicWriters:
 
 
 def read_writers(session: Session, topic: str, progress: Progress | None = None) -> TopicWriters:
-    """Read the headers of a topic's batches to its end. An open transaction is seen, and does not delay the read.
-
-    :raises UnknownTopicError: there is no such topic.
-    :raises ConfigurationError: the principal may not read it.
-    :raises UnreachableError: no broker answers.
-    :raises ReadTimeoutError: a partition gave nothing more before its end.
-    """
+    """Read the headers of a topic's batches to its end. An open transaction is seen, and does not delay the read."""
     with session.admin() as admin:
         ends = Ends(admin, topic, Reach(), CONNECT_SECONDS)
         begin, end = ends.beginnings(), ends.now()
@@ -62,8 +56,5 @@ def read_writers(session: Session, topic: str, progress: Progress | None = None)
 
 
 def part_of(progress: Progress | None, number: int, parts: int) -> Progress | None:
-    """The progress of one of several reads of a topic, as progress of all of them.
-
-    :param number: which one it is, from 0.
-    """
+    """The progress of one of several reads of a topic, as progress of all of them."""
     return progress and (lambda passed, total: progress(number * total + passed, parts * total))

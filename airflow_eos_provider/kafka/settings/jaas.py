@@ -28,11 +28,7 @@ _EXPECTED = 'a login module with its options, as in …PlainLoginModule required
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """One login module.
-
-    :param module: its class, without the package.
-    :param options: its options; they hold the secrets.
-    """
+    """One login module."""
 
     module: str
     options: Mapping[str, str] = field(repr=False)

@@ -180,10 +180,7 @@ def _with_login(found: dict[str, str], given: Mapping[str, str]) -> dict[str, st
 
 
 def _method(given: Mapping[str, str]) -> str | None:
-    """The method that the callback handlers stand for.
-
-    :raises ConfigurationError: there is one of which nothing is known.
-    """
+    """The method that the callback handlers stand for."""
     found = None
     for name in _HANDLER_NAMES:
         if not given.get(name):

@@ -91,11 +91,7 @@ _KNOWN = (
 
 
 def configuration(properties: Mapping[str, str]) -> dict[str, Any]:
-    """A configuration of kafka-python's admin client.
-
-    :param properties: librdkafka's names, and the few of ours (docs/connect/security.md).
-    :raises ConfigurationError: a property that decides about security cannot be kept, or its file cannot be read.
-    """
+    """A configuration of kafka-python's admin client."""
     found: dict[str, Any] = {"client_id": "airflow-eos-provider"}
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     for name, value in properties.items():

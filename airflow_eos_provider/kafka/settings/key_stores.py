@@ -19,18 +19,12 @@ _PEM = b"-----BEGIN "
 
 
 def is_pem(path: str) -> bool:
-    """Whether a store is a PEM file.
-
-    :raises ConfigurationError: it cannot be read, or is a JKS store.
-    """
+    """Whether a store is a PEM file."""
     return _PEM in _content(path)
 
 
 def trusted_certificates(path: str, password: str | None) -> bytes:
-    """The certificates of a trust store, as PEM.
-
-    :raises ConfigurationError: it cannot be read, with what else it is; or it trusts nobody.
-    """
+    """The certificates of a trust store, as PEM."""
     content = _content(path)
     if _PEM in content:
         return content
@@ -48,10 +42,7 @@ def trusted_certificates(path: str, password: str | None) -> bytes:
 
 
 def key_and_certificates(path: str, password: str | None) -> bytes:
-    """The certificate chain of a key store and its key, as PEM, the key not encrypted.
-
-    :raises ConfigurationError: it cannot be read, with what else it is; or it holds no key.
-    """
+    """The certificate chain of a key store and its key, as PEM, the key not encrypted."""
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     store = _opened(path, _content(path), password)

@@ -18,12 +18,7 @@ _OURS = ("oauth_cb", "ssl.keystore.type", "ssl.truststore.location", "ssl.trusts
 
 
 def configuration(properties: Mapping[str, str]) -> dict[str, object]:
-    """A configuration of confluent-kafka.
-
-    :param properties: librdkafka's names, and the few of ours (docs/connect/security.md).
-    :raises ConfigurationError: a store cannot be read, or whoever gives tokens refuses.
-    :raises UnreachableError: no endpoint answers that could give a token.
-    """
+    """A configuration of confluent-kafka."""
     found: dict[str, object] = {name: value for name, value in properties.items() if name not in _OURS}
     if properties.get("ssl.endpoint.identification.algorithm") == "":  # Java's way to say so
         found["ssl.endpoint.identification.algorithm"] = "none"

@@ -60,10 +60,8 @@ _CLOUD = "https://www.googleapis.com/auth/cloud-platform"
 class Token:
     """One token.
 
-    :param value: the token itself.
     :param expires_at: seconds since the epoch.
     :param principal: whom it names, for librdkafka's log; may be empty.
-    :param extensions: SASL extensions (RFC 7628 §3.1).
     """
 
     value: str = field(repr=False)
@@ -73,10 +71,7 @@ class Token:
 
 
 class TokenSource:
-    """Gives a token, and keeps it until it is to be renewed. For several threads.
-
-    :param fetch: gets a new one.
-    """
+    """Gives a token, and keeps it until it is to be renewed. For several threads."""
 
     def __init__(self, fetch: Callable[[], Token]) -> None:
         self._fetch = fetch
@@ -85,11 +80,7 @@ class TokenSource:
         self._renewed_at = 0.0
 
     def token(self) -> Token:
-        """A token that is valid. One that could not be renewed in time is given as long as it lives.
-
-        :raises UnreachableError: no endpoint answers that could give one.
-        :raises ConfigurationError: whoever gives them refuses.
-        """
+        """A token that is valid. One that could not be renewed in time is given as long as it lives."""
         with self._lock:
             now = time.time()
             if self._token is None or now >= self._renewed_at:
@@ -115,10 +106,7 @@ _sources_lock = threading.Lock()
 
 
 def token_source(properties: Mapping[str, str]) -> TokenSource:
-    """The source of tokens of these client properties, one for all clients of a process.
-
-    :raises ConfigurationError: they do not say where tokens come from, or a library is missing.
-    """
+    """The source of tokens of these client properties, one for all clients of a process."""
     key = tuple(sorted((n, v) for n, v in properties.items() if n in _OTHER_NAMES or n.startswith("sasl.oauthbearer.")))
     with _sources_lock:
         if key not in _sources:

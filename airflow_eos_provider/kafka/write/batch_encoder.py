@@ -61,7 +61,6 @@ class _Run(NamedTuple):
     """Rows of one part that go into one batch: those from ``begin`` to before ``end``, in the order of partitions.
 
     :param delta: offset delta of the first one.
-    :param fills: whether the batch is full afterwards.
     """
 
     batch: _Open
@@ -78,7 +77,6 @@ class BatchEncoder:
     :param level: of the codec; None for its default.
     :param batch_bytes: a batch has about so many bytes before compression; a larger row has a batch of its own.
     :param largest: a topic's ``max.message.bytes``, which no batch exceeds; None for Kafka's default.
-    :raises ConfigurationError: there is no such codec or level.
     """
 
     def __init__(
@@ -98,10 +96,8 @@ class BatchEncoder:
     def encode(self, rows: RecordRows, partitions: Callable[[str], int], now_ms: int) -> Iterator[EncodedBatch]:
         """Add rows.
 
-        :param partitions: how many a topic has.
         :param now_ms: the timestamp of rows that name none, ms since the epoch.
         :returns: the batches that are full, those of each partition in their order. Take them all.
-        :raises ConfigurationError: a row names a partition that its topic has not, or is too large for its topic.
         """
         for part in rows.parts(_ROWS, _BYTES):
             yield from self._add(part, [partitions(topic) for topic in part.topics], now_ms)
@@ -109,10 +105,7 @@ class BatchEncoder:
                 yield from self.flush()
 
     def flush(self) -> Iterator[EncodedBatch]:
-        """The batches that are not full.
-
-        :raises ConfigurationError: as in :meth:`encode`.
-        """
+        """The batches that are not full."""
         for batch in self._open.values():
             yield self._closed(batch)
         self._open.clear()
@@ -189,7 +182,6 @@ class BatchEncoder:
     ) -> Iterator[_Run]:
         """Divide rows among batches.
 
-        :param rows_of: by place, how many rows.
         :param ends: by row, where it ends in the order of places, bytes at most.
         """
         firsts = list(accumulate(counts, initial=0))

@@ -21,7 +21,6 @@ class BytesColumn:
     """Rows of bytes.
 
     :param data: their buffer, bytes of a numpy array. The column keeps it alive.
-    :param starts: where each row begins in it.
     :param lengths: of each row, bytes; -1 for null.
     """
 
@@ -63,7 +62,6 @@ class BytesColumn:
         """The rows of an Arrow array, behind one another; bytes are copied only where some are null.
 
         :param array: of binary, string, one of their large forms, or null; None for nulls.
-        :param rows: how many there are.
         """
         import numpy as np
         import pyarrow as pa

@@ -31,7 +31,6 @@ class Compression:
 
     :param name: among :data:`CODECS`.
     :param level: the codec's own measure of effort; None for its default.
-    :raises ConfigurationError: there is no such codec, or it has no such level.
     """
 
     def __init__(self, name: str, level: int | None = None) -> None:
@@ -61,9 +60,7 @@ class Compression:
             self._codec = pa.Codec(codec, compression_level=level)
 
     def compressed(self, data: bytes | bytearray | memoryview) -> bytes:
-        """
-        :param data: the records of one batch.
-        """
+        """"""
         if self.name == "none":
             return bytes(data)
         if self.name == "gzip":

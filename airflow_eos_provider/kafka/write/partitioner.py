@@ -39,16 +39,12 @@ def partition_of(key: bytes, partitions: int) -> int:
     """The partition of a keyed record.
 
     :param key: the key's bytes.
-    :param partitions: how many the topic has, at least one.
     """
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def missing_partition(topic: str, named: int, count: int) -> ConfigurationError:
-    """The error for a row whose partition its topic does not have.
-
-    :param count: how many it has.
-    """
+    """The error for a row whose partition its topic does not have."""
     return ConfigurationError(
         f"A row names partition {named} of topic {topic}, which has {count}.",
         expected=f"0 to {count - 1}, or null for the partition of the key's hash",
@@ -59,7 +55,6 @@ def missing_partition(topic: str, named: int, count: int) -> ConfigurationError:
 def partitions_of(keys: BytesColumn, partitions: Any) -> Any:
     """As :func:`partition_of`, of many keys at once; needs numpy. A null has the partition of an empty key.
 
-    :param partitions: how many the topic has; an array where the rows have several topics.
     :returns: an array of unsigned numbers.
     """
     import numpy as np

@@ -26,10 +26,7 @@ _SIGN = 63
 
 
 class Layout:
-    """Rows of pieces.
-
-    :param columns: the pieces of each row, in their order.
-    """
+    """Rows of pieces."""
 
     def __init__(self, columns: Sequence[Pieces], rows: int) -> None:
         import numpy as np

@@ -27,8 +27,6 @@ def write_plainly(
 ) -> int:
     """Write records one by one: those before one that is refused are written.
 
-    :param records: partition, key and value of each.
-    :param what: what is done, for an error, as in "writing to topic x".
     :param once: a retry must not append one twice. That costs half a second: librdkafka asks for its producer id before
         it is connected, and then once more after that time.
     :returns: the broker's time of the last that was appended, milliseconds since the epoch.

@@ -59,8 +59,6 @@ class Limits:
     """How long the steps of a transaction are tried, seconds.
 
     :param init: it waits for the markers of the id's last transaction, so for their brokers.
-    :param commit: also of a queue that is full, and of a flush.
-    :param abort: of what has failed.
     """
 
     init: float = 60.0
@@ -83,14 +81,8 @@ class UndecidedError(EosError):
 class Options:
     """The producer's settings, from properties with librdkafka's names.
 
-    :param compression: codec of record batches.
     :param level: of its effort, None for the codec's default.
-    :param batch_bytes: of a batch before compression, about.
-    :param largest_bytes: limit of a batch after compression.
-    :param most_bytes: kept until they are acknowledged.
-    :param delivery_seconds: a batch is tried for so long.
     :param acknowledge_ms: a broker waits so long for the other copies, milliseconds.
-    :param most_in_flight: batches of a partition on their way.
     """
 
     compression: str = "none"
@@ -107,7 +99,6 @@ class Options:
         """The options that properties stand for.
 
         :param timeout_ms: transaction timeout, which bounds each delivery unless the properties do, milliseconds.
-        :raises ConfigurationError: a value is out of range, or takes away what transactions need.
         """
 
         def number(names: str, default: int, least: int, most: int) -> int:
@@ -160,14 +151,10 @@ class TransactionalProducer:
     fault, :class:`EosError` and :class:`UnreachableError` for the rest. After an error the open transaction is aborted.
     A producer that is dropped or closed leaves that to the broker.
 
-    :param settings: the Kafka cluster.
-    :param transactional_id: the id.
     :param timeout_ms: transaction timeout, milliseconds.
     :param properties: further properties, with librdkafka's names (:class:`Options`).
-    :param limits: how long its steps are tried.
     :ivar unsettled: why a transaction that failed could not be aborted: it may have taken effect, and this producer
         writes no more. None if each is known to be committed or aborted.
-    :raises ConfigurationError: a property cannot be kept.
     """
 
     def __init__(
@@ -250,10 +237,7 @@ class TransactionalProducer:
         loose.size += size
 
     def send(self, batches: Sequence[EncodedBatch]) -> None:
-        """Send batches, behind the records before them; waits while too much is on its way.
-
-        :param batches: not used otherwise from here on: they are numbered in place.
-        """
+        """Send batches, behind the records before them; waits while too much is on its way."""
         self._send_loose()
         self._take(batches)
 
@@ -265,7 +249,6 @@ class TransactionalProducer:
         """Decide the transaction; after an error it may be decided all the same, which only the next init knows.
 
         :param within_seconds: limit of this commit, None for the producer's.
-        :raises UndecidedError: the coordinator failed at it in a way that it has no name for.
         """
         limit = self._limits.commit if within_seconds is None else within_seconds
         deadline = self._by(limit)

@@ -40,7 +40,6 @@ _TRANSACTIONAL = 0x10
 class EncodedBatch:
     """A record batch for one partition.
 
-    :param count: its records.
     :param data: the whole batch; :func:`seal` fills in what only the producer knows.
     """
 
@@ -51,10 +50,7 @@ class EncodedBatch:
 
 
 def seal(batch: EncodedBatch, producer_id: int, epoch: int, first_sequence: int) -> None:
-    """Write the producer's part of the header, and the checksum, in place.
-
-    :param first_sequence: of the batch's first record.
-    """
+    """Write the producer's part of the header, and the checksum, in place."""
     _PRODUCER.pack_into(batch.data, _PRODUCER_AT, producer_id, epoch, first_sequence)
     _CRC.pack_into(batch.data, _CRC_AT, crc32c(memoryview(batch.data)[_CHECKED_FROM:]))
 
@@ -71,9 +67,7 @@ def batch_of(
     """A batch of records that are encoded already.
 
     :param data: room for the header, then the records. They stay uncompressed where the codec saves nothing.
-    :param timestamps: of the first record, and the largest.
     :param largest: the topic's ``max.message.bytes``.
-    :raises ConfigurationError: the batch is larger.
     """
     attributes = _TRANSACTIONAL
     if compression.code:
@@ -104,10 +98,8 @@ def encode_records(
 ) -> EncodedBatch:
     """One batch of a few records, such as ledger records. Needs no numpy and no pyarrow.
 
-    :param records: at least one.
     :param compression: as ``compression.type``.
     :param largest: the topic's ``max.message.bytes``.
-    :raises ConfigurationError: the batch is larger.
     """
     data = bytearray(HEADER_BYTES)
     stamps = [timestamp_ms for *_, timestamp_ms in records]

@@ -24,12 +24,10 @@ _MOST_PARTITIONS = 1 << 31
 class RecordRows:
     """Rows as records.
 
-    :param topics: that they name, and their own topic.
     :param topic_of: by row, the place in ``topics``; None where all have the first one.
     :param partitions: by row, -1 where the partition is left to the key; None where it is in each row.
     :param timestamps: by row, ms since the epoch, 0 for now; None for now in each row.
     :param headers: by row, their bytes as in a record, without their number; None where all rows have ``more_headers``.
-    :param header_counts: likewise, their number.
     :param more_headers: that all rows have, behind their own; they are in ``headers`` too.
     """
 
@@ -48,12 +46,7 @@ class RecordRows:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, topic: str | None, more_headers: Headers | None = None) -> RecordRows:
-        """The rows of a batch whose columns have the names and types of records.
-
-        :param topic: of the rows that name none.
-        :param more_headers: what every record has behind its own headers.
-        :raises ConfigurationError: a row has no topic, or a value that no record may have; it is named.
-        """
+        """The rows of a batch whose columns have the names and types of records."""
         columns = {name: batch.column(name) for name in batch.schema.names}
         topics, topic_of = _topics(columns.get("topic"), topic, batch.num_rows)
         more = list(more_headers or ())
@@ -197,11 +190,7 @@ def _headers(column: pa.Array | None, more: Headers) -> tuple[BytesColumn | None
 
 
 def _joined(pieces: Sequence[Pieces], count: int, borders: Any) -> BytesColumn:
-    """Rows of groups of pieces.
-
-    :param count: of the groups.
-    :param borders: before which group each row begins, and the last one ends.
-    """
+    """Rows of groups of pieces."""
     import numpy as np
 
     _, places, data = Layout(pieces, count).laid(0, count).buffers()

@@ -67,12 +67,9 @@ _FENCED = (kafka.errors.InvalidProducerEpochError, kafka.errors.ProducerFencedEr
 class Sender:
     """What the brokers are told under one transactional id. On the connections' thread only.
 
-    :param wire: the connections.
     :param timeout_ms: transaction timeout, milliseconds.
     :param most_bytes: batches that are kept until they are acknowledged, bytes; a larger one is kept alone.
-    :param delivery_seconds: a batch is tried for so long.
     :param acknowledge_ms: a broker waits so long for the other copies of a batch, milliseconds.
-    :param most_in_flight: batches of a partition on their way.
     :ivar failure: why the transaction cannot be committed, None if nothing speaks against it.
     :ivar last_error: the last error that was not final, None after an acknowledgement.
     :ivar last_offset: of the record that was appended last, -1 if unknown.
@@ -145,10 +142,7 @@ class Sender:
         return found
 
     async def take(self, batches: Sequence[EncodedBatch], seconds: float) -> None:
-        """Number and send batches; returns when they are kept here, which may need room.
-
-        :param seconds: without an acknowledgement for so long, it fails.
-        """
+        """Number and send batches; returns when they are kept here, which may need room."""
         transaction = self._transaction
         self._raise_failure()
         await self._register({(batch.topic, batch.partition) for batch in batches}, time.monotonic() + seconds)
@@ -328,10 +322,7 @@ class Sender:
                 partitions = [each for each in partitions if each.may_send(self._window)]
 
     def _send_to(self, leader: int, partitions: list[_Partition]) -> bool:
-        """Send one request, with the next batch of each partition if they are not too large together.
-
-        :param partitions: those whose batch is sent go to the end.
-        """
+        """Send one request, with the next batch of each partition if they are not too large together."""
         sent: list[tuple[_Partition, _Kept]] = []
         size = 0
         while partitions and (not sent or size + len(partitions[0].waiting[0].batch.data) <= _REQUEST_BYTES):
@@ -483,10 +474,7 @@ class Sender:
         self._wire.start(run)
 
     async def _change(self, deadline: float) -> None:
-        """Return when a batch was acknowledged or has failed.
-
-        :raises kafka.errors.KafkaTimeoutError: nothing happened in time, or a batch is too old.
-        """
+        """Return when a batch was acknowledged or has failed."""
         self._raise_failure()
         oldest = min((partition.deadline for partition in self._partitions.values()), default=deadline)
         try:
