@@ -52,16 +52,10 @@ DEFERRAL_BACKSTOP = timedelta(minutes=5)
 
 
 class TaskStateCheckpoint:
-    """A controller's checkpoint in Airflow's task state store; it survives retries, crashes and clearing.
+    """A controller's checkpoint in ``context["task_state_store"]``; it survives retries, crashes and clearing."""
 
-    :param store: ``context["task_state_store"]``.
-    :param clear_number: how often the run was cleared. It is kept with each document, since a retry leaves it alone
-        and a clear raises it: the only difference between the two.
-    """
-
-    def __init__(self, store: Any, clear_number: int) -> None:
+    def __init__(self, store: Any) -> None:
         self._store = store
-        self._clear_number = clear_number
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The document of this key; None if there is none, or if it has another schema."""
@@ -72,7 +66,7 @@ class TaskStateCheckpoint:
 
     def set(self, key: str, value: dict[str, Any]) -> None:
         """Keep a document; it does not expire, since a roll may wait for a person for longer than any default."""
-        document = {"schema": CHECKPOINT_SCHEMA, "clear_number": self._clear_number, "document": value}
+        document = {"schema": CHECKPOINT_SCHEMA, "document": value}
         self._store.set(key, document, retention=NEVER_EXPIRE)
 
 
@@ -255,9 +249,7 @@ class ConnectRollingUpgradeOperator(ApprovedOperator, _ConnectOperator):
         return plan
 
     def _controller(self, context: Context) -> Controller:
-        checkpoint = None
-        if self.durable:
-            checkpoint = TaskStateCheckpoint(context["task_state_store"], context["dag_run"].clear_number or 0)
+        checkpoint = TaskStateCheckpoint(context["task_state_store"]) if self.durable else None
         show(self, context, RollPageLink(), history_url(self.conn_id))
         return self.controller(
             context,

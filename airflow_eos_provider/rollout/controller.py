@@ -250,7 +250,7 @@ class Controller(Planner):
             request=request,
             dismissed=resume and request is not None and request.kind is RequestKind.PAUSE,
         )
-        self._memory.keep_rollout(record.rollout_id, record.plan["hash"])
+        self._memory.keep_rollout(record.rollout_id)
         return running
 
     def _run(self, roll: Roll, running: RolloutRecord) -> GateState | None:

@@ -13,9 +13,8 @@ from airflow_eos_provider.journal.records import RolloutRecord, RolloutState
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.topic_progress import Memory
 
-#: Key and schema of the rollout's document. Renaming them breaks rollouts that are under way.
+#: Key of the rollout's document. Renaming it breaks rollouts that are under way.
 CHECKPOINT_KEY = "eos_rollout"
-CHECKPOINT_SCHEMA = 1
 
 #: Key of the gate that is waited for elsewhere. Renaming it gives gates that are being waited for a new deadline.
 GATE_KEY = "eos_gate"
@@ -44,10 +43,9 @@ class TaskMemory:
         document = self._checkpoint.get(CHECKPOINT_KEY) if self._checkpoint is not None else None
         return str(document["rollout_id"]) if document else None
 
-    def keep_rollout(self, rollout_id: str, plan_hash: str) -> None:
+    def keep_rollout(self, rollout_id: str) -> None:
         if self._checkpoint is not None:
-            document = {"schema": CHECKPOINT_SCHEMA, "rollout_id": rollout_id, "plan_hash": plan_hash}
-            self._checkpoint.set(CHECKPOINT_KEY, document)
+            self._checkpoint.set(CHECKPOINT_KEY, {"rollout_id": rollout_id})
 
     def keep_gate(self, gate: GateState) -> None:
         """Note the gate that is handed over, so that a crash does not move its deadline."""

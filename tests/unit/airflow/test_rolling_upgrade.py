@@ -194,17 +194,17 @@ def test_a_roll_has_retries_so_that_a_killed_process_is_resumed(plan: Plan) -> N
     assert operator.retries * operator.retry_delay.total_seconds() > lease
 
 
-def test_the_checkpoint_keeps_documents_with_schema_and_clear_number_for_ever(store: Any) -> None:
-    TaskStateCheckpoint(store, 3).set("eos_rollout", {"rollout_id": "r1"})
-    assert store.values["eos_rollout"] == {"schema": 1, "clear_number": 3, "document": {"rollout_id": "r1"}}
+def test_the_checkpoint_keeps_documents_with_their_schema_for_ever(store: Any) -> None:
+    TaskStateCheckpoint(store).set("eos_rollout", {"rollout_id": "r1"})
+    assert store.values["eos_rollout"] == {"schema": 1, "document": {"rollout_id": "r1"}}
     assert store.retentions["eos_rollout"] is NEVER_EXPIRE
-    assert TaskStateCheckpoint(store, 4).get("eos_rollout") == {"rollout_id": "r1"}
+    assert TaskStateCheckpoint(store).get("eos_rollout") == {"rollout_id": "r1"}
 
 
 def test_a_checkpoint_of_another_schema_is_not_read(store: Any) -> None:
     store.values["eos_rollout"] = {"schema": 99, "document": {}}
-    assert TaskStateCheckpoint(store, 0).get("eos_rollout") is None
-    assert TaskStateCheckpoint(store, 0).get("missing") is None
+    assert TaskStateCheckpoint(store).get("eos_rollout") is None
+    assert TaskStateCheckpoint(store).get("missing") is None
 
 
 def planning(target: str) -> ConnectPlanOperator:

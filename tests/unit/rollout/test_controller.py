@@ -24,7 +24,7 @@ from airflow_eos_provider.journal.records import (
 )
 from airflow_eos_provider.rollout import controller as module
 from airflow_eos_provider.rollout import planner
-from airflow_eos_provider.rollout.act.checkpoint import CHECKPOINT_KEY, CHECKPOINT_SCHEMA, GATE_KEY, TaskMemory
+from airflow_eos_provider.rollout.act.checkpoint import CHECKPOINT_KEY, GATE_KEY, TaskMemory
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.topic_progress import Memory
@@ -40,7 +40,7 @@ class Remembered:
 
     def get(self, key: str) -> dict[str, Any]:
         assert key == CHECKPOINT_KEY
-        return {"schema": CHECKPOINT_SCHEMA, "rollout_id": self.rollout_id, "plan_hash": "p1"}
+        return {"rollout_id": self.rollout_id}
 
     def set(self, key: str, value: dict[str, Any]) -> None:
         raise AssertionError("a rollout was begun")
