@@ -128,6 +128,8 @@ def groups_seen(
                 )
             )
             unknown += [f"group {name}: {_reason(error)}" for error in list(committed.refused.values())[:1]]
+            if not group.is_there:  # kafka-python has no ConsumerGroupDescribe
+                unknown.append(f"group {name}: its members are not known (the newer consumer protocol, KIP-848)")
         else:
             unknown.append(f"group {name}: {_reason(group if isinstance(committed, Committed) else committed)}")
     return found, unknown

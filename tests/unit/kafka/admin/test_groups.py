@@ -13,7 +13,12 @@ import pytest
 from airflow_eos_provider.connect.group import describe_group, listed_groups
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka.admin.client import Admin
-from airflow_eos_provider.kafka.admin.groups import committed_offsets, consumer_groups, describe_groups
+from airflow_eos_provider.kafka.admin.groups import (
+    committed_offsets,
+    consumer_groups,
+    describe_groups,
+    groups_seen,
+)
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from tests.unit.kafka.scripted_admin import ScriptedAdmin
@@ -89,6 +94,14 @@ def test_what_is_refused_is_not_asked_for_again(answering: Any) -> None:
 def test_consumer_groups_are_listed_again_and_then_nothing_is_unknown(answering: Any) -> None:
     admin, _ = answering(listing=[LOADS], nobody=[LOADS, NOT_FOUND])
     assert consumer_groups(admin) == (["b"], [])
+
+
+def test_the_members_of_a_group_that_is_listed_and_not_described_are_called_unknown(answering: Any) -> None:
+    """A group of the newer protocol, which DescribeGroups does not know."""
+    admin, _ = answering(nobody=[NOT_FOUND], b=[0, NOT_FOUND])
+    (group,), (unknown,) = groups_seen(admin)
+    assert group.group_id == "b"
+    assert "group b: its members are not known" in unknown
 
 
 def test_a_broker_that_goes_on_loading_leaves_groups_unknown(answering: Any) -> None:
