@@ -79,18 +79,14 @@ class TestMetadata:
         assert found.allocation.connectors == {"a"}
         assert found.allocation.tasks == {("a", 0), ("a", 1), ("b", 3)}
 
-    def test_a_worker_that_had_nothing_sends_null(self) -> None:
-        found = decode_metadata("sessioned", metadata_bytes(2, 8083, None))
+    @pytest.mark.parametrize("cut", [None, -4], ids=["null", "absent, as Java lets it be"])
+    def test_a_worker_that_had_nothing_has_no_allocation(self, cut: int | None) -> None:
+        found = decode_metadata("sessioned", metadata_bytes(2, 8083, None)[:cut])
         assert found is not None
         assert found.allocation is None
 
-    def test_an_absent_allocation_is_none_as_for_java(self) -> None:
-        found = decode_metadata("sessioned", metadata_bytes(2, 8083, None)[:-4])
-        assert found is not None
-        assert found.allocation is None
-
-    def test_empty_bytes_are_no_metadata(self) -> None:
-        assert decode_metadata("sessioned", b"") is None
+    def test_empty_bytes_are_neither_metadata_nor_an_assignment(self) -> None:
+        assert (decode_metadata("sessioned", b""), decode_assignment("sessioned", b"")) == (None, None)
 
 
 class TestAssignment:
@@ -110,23 +106,18 @@ class TestAssignment:
         assert (found.revoked_connectors, found.revoked_tasks) == ({"b"}, {("b", 5)})
         assert (found.delay_ms, found.error) == (293987, 1)
 
-    def test_null_arrays_are_empty(self) -> None:
-        found = decode_assignment("sessioned", assignment_bytes(2, None, revoked=None))
+    @pytest.mark.parametrize(
+        ("data", "tasks"),
+        [
+            pytest.param(assignment_bytes(2, None, revoked=None), set(), id="null arrays"),
+            pytest.param(assignment_bytes(2, {"a": [0]})[:-8], {("a", 0)}, id="no fields at the end, as for Java"),
+            pytest.param(assignment_bytes(2, {"täsk-1/€": [0]}), {("täsk-1/€", 0)}, id="any name"),
+        ],
+    )
+    def test_what_is_left_out_is_empty_and_names_may_hold_anything(self, data: bytes, tasks: set[Any]) -> None:
+        found = decode_assignment("sessioned", data)
         assert found is not None
-        assert (found.connectors, found.tasks, found.revoked_tasks) == (set(), set(), set())
-
-    def test_fields_at_the_end_may_be_absent_as_for_java(self) -> None:
-        found = decode_assignment("sessioned", assignment_bytes(2, {"a": [0]})[:-8])
-        assert found is not None
-        assert (found.tasks, found.delay_ms) == ({("a", 0)}, 0)
-
-    def test_names_may_hold_anything(self) -> None:
-        found = decode_assignment("sessioned", assignment_bytes(2, {"täsk-1/€": [0]}))
-        assert found is not None
-        assert found.tasks == {("täsk-1/€", 0)}
-
-    def test_empty_bytes_are_no_assignment(self) -> None:
-        assert decode_assignment("sessioned", b"") is None
+        assert (found.connectors, found.tasks, found.revoked_tasks, found.delay_ms) == (set(), tasks, set(), 0)
 
 
 class TestBrokenBytes:
@@ -182,14 +173,17 @@ class TestPlacement:
         assert not gone.may_run("a")
         assert group("sessioned", (metadata_bytes(2, 8083), b"")).may_run("a"), "what is not known may run"
 
-    def test_an_empty_increment_leaves_all_in_place(self) -> None:
+    def test_an_empty_increment_leaves_all_in_place_and_a_worker_without_work_has_an_empty_one(self) -> None:
         had = assignment_bytes(2, {"a": [-1, 0]})
-        found = group("sessioned", (metadata_bytes(2, 8083, had), assignment_bytes(2, {})))
-        assert found.placement == {"127.0.0.1:8083": Placement(frozenset({"a"}), frozenset({("a", 0)}))}
-
-    def test_a_worker_without_work_has_an_empty_place(self) -> None:
-        found = group("sessioned", (metadata_bytes(2, 8083), assignment_bytes(2, {})))
-        assert found.placement == {"127.0.0.1:8083": Placement()}
+        found = group(
+            "sessioned",
+            (metadata_bytes(2, 8083, had), assignment_bytes(2, {})),
+            (metadata_bytes(2, 8084), assignment_bytes(2, {})),
+        )
+        assert found.placement == {
+            "127.0.0.1:8083": Placement(frozenset({"a"}), frozenset({("a", 0)})),
+            "127.0.0.1:8084": Placement(),
+        }
 
     @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Empty", "Dead"])
     def test_it_is_not_told_outside_a_stable_group(self, state: str) -> None:
@@ -220,25 +214,15 @@ class TestPlacement:
 
 
 class TestGroup:
-    def test_the_leader_is_the_member_that_all_name(self) -> None:
-        found = group(
-            "sessioned",
-            (metadata_bytes(2, 8083), assignment_bytes(2, {}, leader="m2")),
-            (metadata_bytes(2, 8084), assignment_bytes(2, {}, leader="m2")),
-        )
-        assert found.leader is not None
-        assert found.leader.worker_id == "127.0.0.1:8084"
-
-    def test_members_that_disagree_have_no_leader(self) -> None:
-        found = group(
-            "sessioned",
-            (metadata_bytes(2, 8083), assignment_bytes(2, {}, leader="m1")),
-            (metadata_bytes(2, 8084), assignment_bytes(2, {}, leader="m2")),
-        )
-        assert found.leader is None
-
-    def test_a_leader_that_is_gone_is_none(self) -> None:
-        assert group("sessioned", (metadata_bytes(2, 8083), assignment_bytes(2, {}, leader="m9"))).leader is None
+    @pytest.mark.parametrize(
+        ("named", "leader"),
+        [(("m2", "m2"), "127.0.0.1:8084"), (("m1", "m2"), None), (("m9", "m9"), None)],
+        ids=["the one that all name", "members disagree", "one that is gone"],
+    )
+    def test_the_leader_is_the_member_that_all_name(self, named: tuple[str, str], leader: str | None) -> None:
+        first, second = (assignment_bytes(2, {}, leader=each) for each in named)
+        found = group("sessioned", (metadata_bytes(2, 8083), first), (metadata_bytes(2, 8084), second))
+        assert (found.leader and found.leader.worker_id) == leader
 
     def test_the_longest_delay_counts(self) -> None:
         found = group(

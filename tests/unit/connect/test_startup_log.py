@@ -43,40 +43,30 @@ def test_the_block_after_the_start_tells_the_mode(tmp_path: Path, mode: Mode) ->
     assert "connect.log" in found.detail
 
 
-def test_blocks_of_earlier_processes_do_not_count(tmp_path: Path) -> None:
-    old = block(START - timedelta(minutes=5), "disabled")
-    assert read(tmp_path, old, block(START + timedelta(seconds=2), "preparing")).mode is Mode.PREPARING
-    found = read(tmp_path, old, line(START + timedelta(seconds=2), "quiet"))
+AT = START + timedelta(seconds=2)
+OLD = block(START - timedelta(minutes=5), "disabled")
+OTHER = f"[{AT:%Y-%m-%d %H:%M:%S},000] INFO OtherConfig values: \n\texactly.once.source.support = enabled\n"
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        pytest.param([OLD, line(AT, "quiet")], "before this process started", id="an earlier process"),
+        pytest.param([block(START + timedelta(hours=1), "preparing")], "time zone", id="long after the start"),
+        pytest.param([block(START, "preparing", dated=False)], "no date", id="without a date"),
+        pytest.param([block(AT, "preparing"), block(AT, "disabled")], "several start-ups", id="two workers, one log"),
+        pytest.param([block(AT, None), OTHER], "do not name", id="a worker before exactly-once"),
+    ],
+)
+def test_what_proves_no_mode_says_why(tmp_path: Path, parts: list[str], words: str) -> None:
+    found = read(tmp_path, *parts)
     assert found.mode is None
-    assert "before this process started" in found.detail
+    assert words in found.detail
 
 
-def test_a_block_long_after_the_start_is_taken_for_another_time_zone(tmp_path: Path) -> None:
-    found = read(tmp_path, block(START + timedelta(hours=1), "preparing"))
-    assert found.mode is None
-    assert "time zone" in found.detail
-
-
-def test_a_block_without_a_date_belongs_to_nobody(tmp_path: Path) -> None:
-    found = read(tmp_path, block(START, "preparing", dated=False))
-    assert found.mode is None
-    assert "no date" in found.detail
-
-
-def test_two_workers_that_share_a_log_are_not_taken_for_one(tmp_path: Path) -> None:
-    at = START + timedelta(seconds=2)
-    found = read(tmp_path, block(at, "preparing"), block(at, "disabled"))
-    assert found.mode is None
-    assert "several start-ups" in found.detail
-    assert read(tmp_path, block(at, "preparing"), block(at, "preparing")).mode is Mode.PREPARING
-
-
-def test_a_worker_before_exactly_once_names_no_mode(tmp_path: Path) -> None:
-    at = START + timedelta(seconds=2)
-    other = f"[{at:%Y-%m-%d %H:%M:%S},000] INFO OtherConfig values: \n\texactly.once.source.support = enabled\n"
-    found = read(tmp_path, block(at, None), other)
-    assert found.mode is None
-    assert "do not name" in found.detail
+@pytest.mark.parametrize("before", [OLD, block(AT, "preparing")], ids=["an earlier process", "the same"])
+def test_other_blocks_do_not_hide_the_one_of_this_start(tmp_path: Path, before: str) -> None:
+    assert read(tmp_path, before, block(AT, "preparing")).mode is Mode.PREPARING
 
 
 @pytest.mark.parametrize(
