@@ -35,9 +35,7 @@ from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, RestartRequest,
 from airflow_eos_provider.rollout.hosts.machine.machine import (
     COMMAND_SECONDS,
     Answer,
-    Machine,
     MachineLostError,
-    in_words,
 )
 from airflow_eos_provider.rollout.hosts.machine.worker_log import WorkerLog
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, OnEvent, RestartEvent, moments_of, without_moments
@@ -218,111 +216,6 @@ class RecordLook:
     seen: str = ""  #: names what was seen, for the next look
 
 
-class RestartActs:
-    """The acts on one worker, on its machine."""
-
-    def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
-        self._machine = machine
-        self._name = record_name(worker)
-        self._state = str(worker.pid_file.parent) if worker.pid_file is not None else ""
-        self._path = record_path(worker)
-        self._where = in_words(machine)
-
-    def look(self) -> RecordLook:
-        """The record of the last act that no controller has reported yet."""
-        if not self._machine.name and self._path is not None and not self._path.exists():
-            return RecordLook(None, str(self._path))
-        return self._parsed(self._machine.run(self._words("show"), stdin=_script()))
-
-    def begin(self, task: RestartTask, on_event: OnEvent) -> Beginning:
-        """Let the machine begin an act, which ends without this process."""
-        stdin = _script(of_act=True) + task.to_bytes()
-        words = [SHELL, "-c", _BEGIN, SHELL, _LOAD, "eos-restart", "begin", self._name, self._state]
-        try:
-            answer = self._machine.detached(words, stdin=stdin)
-        except MachineLostError as error:
-            if not error.may_have_run:
-                raise
-            on_event(RestartEvent(f"the connection to {self._where} was lost; checking the restart there"))
-            record = self._patiently(self.look, time.monotonic() + LOST_SECONDS).record
-            if record is not None and record.act == task.act:
-                return Beginning.BEGUN
-            # An order that is given twice is carried out once: the record knows it.
-            answer = self._machine.detached(words, stdin=stdin)
-        if answer.warning:
-            on_event(RestartEvent(answer.warning))
-        said = answer.out.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        if said not in set(Beginning):
-            raise self._refusal(said, answer)
-        return Beginning(said)
-
-    def follow(self, seconds: float, on_event: OnEvent) -> RecordLook:
-        """Follow an act until it is over, also over connections that are lost."""
-        deadline = time.monotonic() + seconds
-        reported, seen, act = 0, "", None
-        while True:
-            is_last_look = time.monotonic() >= deadline
-            look = self._patiently(functools.partial(self._watch, seen), deadline + LOST_SECONDS)
-            record = look.record
-            if record is not None and record.act != act:
-                reported, act = 0, record.act
-            for event in record.events[reported:] if record else ():
-                on_event(event)
-                reported += 1
-            seen = look.seen
-            if record is None or not record.is_in_flight or is_last_look:
-                return look
-
-    def forget(self, record: RestartRecord) -> None:
-        """Remove a record that was reported, and no other."""
-        self._machine.run([*self._words("forget"), record.act], stdin=_script())
-
-    def _watch(self, seen: str) -> RecordLook:
-        words = [*self._words("watch"), seen, _hundredths(_WATCH_SECONDS)]
-        return self._parsed(self._machine.run(words, stdin=_script(), seconds=_WATCH_SECONDS + COMMAND_SECONDS))
-
-    def _patiently(self, look: Callable[[], RecordLook], give_up_at: float) -> RecordLook:
-        while True:
-            try:
-                return look()
-            except MachineLostError:
-                if time.monotonic() >= give_up_at:
-                    raise
-                time.sleep(_LOOK_SECONDS)
-
-    def _words(self, op: str) -> list[str]:
-        return [SHELL, "-c", _LOAD, "eos-restart", op, self._name, self._state]
-
-    def _parsed(self, answer: Answer) -> RecordLook:
-        lines = answer.out.decode("utf-8", "replace").split("\n")  # as the shell does; splitlines() has other ends, too
-        fields = {key: value for key, _, value in (line.partition(" ") for line in lines)}
-        path = fields.get("record", "")
-        if not path:
-            raise RefusedError(
-                f"{self._where} does not report whether a restart of {self._name} is running: {answer.problem}.",
-                expected="a machine with Linux' /proc, a POSIX shell, coreutils and grep",
-                remedy="Check this login's shell there.",
-            )
-        if "closed" in fields:
-            raise RefusedError(
-                f"This login may not read the record {path} on {self._where}.",
-                remedy="Check its owner; a restart by that user may be running.",
-            )
-        return RecordLook(parse_record(lines, answered_at=time.time()), path, fields.get("seen", ""))
-
-    def _refusal(self, said: str, answer: Answer) -> RefusedError:
-        match said.partition(" ")[0]:
-            case "no":
-                why = f"the record {said.removeprefix('no record ')} cannot be written"
-                remedy = "Free some space, or let this login write there."
-            case "not":
-                why, remedy = "its instructions did not arrive complete", "Apply the same plan again."
-            case _:
-                why = f"the shell there answered {said[:200]!r} ({answer.problem})"
-                remedy = "It needs a POSIX shell, coreutils, grep and setsid (util-linux)."
-        return RefusedError(f"The restart on {self._where} has not begun: {why}. Nothing was stopped.", remedy=remedy)
-
-
 def parse_record(lines: list[str], *, answered_at: float) -> RestartRecord | None:
     """A record as ``restart_act.sh`` writes and shows it; None if it is not whole, or of another schema."""
     if "end" not in lines or lines[0] != f"schema {SCHEMA}":
@@ -440,10 +333,6 @@ _ATTEMPTS = 3
 class ActingService(Service):
     """A service whose worker is restarted by an act of its machine."""
 
-    def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
-        super().__init__(machine, worker)
-        self._acts = RestartActs(machine, worker)
-
     @abstractmethod
     def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> RestartTask:
         """What is to be done, given how the process is now; refuses what may not be touched."""
@@ -463,9 +352,9 @@ class ActingService(Service):
                 return
             task = self._task(facts, key, request.stop_grace_seconds)
             request.permit("stop" if task.stop_pid else "start")
-            beginning = self._acts.begin(task, shown)
+            beginning = self.begin_act(task, shown)
             if beginning is Beginning.BEGUN:
-                look = self._acts.follow(task.seconds, shown)
+                look = self.follow_act(task.seconds, shown)
                 break
             if beginning is Beginning.MOVED:
                 look = RecordLook(self._require_seen(key), "")
@@ -481,7 +370,7 @@ class ActingService(Service):
 
     def _with_act(self, facts: F) -> F:
         """The same facts, with the last restart that no controller has reported yet."""
-        record = self._acts.look().record
+        record = self.look_at_act().record
         if record is None:
             return facts
         is_of_this_start = facts.top is not None and record.start == facts.top.start
@@ -508,7 +397,7 @@ class ActingService(Service):
         One of another rollout, or before another change of the file, is waited for and then forgotten: it started the
         worker with what is no longer meant. So is one that was cut off together with its helper.
         """
-        look = self._acts.look()
+        look = self.look_at_act()
         if look.record is None:
             return None
         is_same = bool(key.rollout) and look.record.key == key
@@ -516,14 +405,14 @@ class ActingService(Service):
         if look.record.is_in_flight:
             heard(RestartEvent("an earlier restart is still running; waiting for its end"))
         if look.record.is_in_flight or is_same:
-            look = self._acts.follow(grace_seconds + RESTART_SECONDS + HELPER_SECONDS, heard)
+            look = self.follow_act(grace_seconds + RESTART_SECONDS + HELPER_SECONDS, heard)
         record = look.record
         if record is None:
             return None
         is_same = bool(key.rollout) and record.key == key
         if record.is_in_flight or (is_same and record.phase.is_end):
             return look
-        self._acts.forget(record)
+        self.forget_act(record)
         return None
 
     def _seen(self, key: ActKey) -> RestartRecord | None:
@@ -543,7 +432,7 @@ class ActingService(Service):
             )
         failure = self._failure(record) if record is not None and record.phase is Phase.FAILED else None
         if record is not None and record.act:
-            self._acts.forget(record)
+            self.forget_act(record)
         if failure is not None:
             raise failure
         if record is None or not record.phase.is_end:
@@ -602,3 +491,104 @@ class ActingService(Service):
         for secret in self._secrets():
             text = text.replace(secret, _WITHHELD)
         return redact(text)
+
+    def look_at_act(self) -> RecordLook:
+        """The record of the last act that no controller has reported yet."""
+        path = record_path(self.worker)
+        if not self.machine.name and path is not None and not path.exists():
+            return RecordLook(None, str(path))
+        return self._act_of(self.machine.run(self._act_words("show"), stdin=_script()))
+
+    def begin_act(self, task: RestartTask, on_event: OnEvent) -> Beginning:
+        """Let the machine begin an act, which ends without this process."""
+        stdin = _script(of_act=True) + task.to_bytes()
+        words = [SHELL, "-c", _BEGIN, SHELL, _LOAD, "eos-restart", "begin", *self._act_place]
+        try:
+            answer = self.machine.detached(words, stdin=stdin)
+        except MachineLostError as error:
+            if not error.may_have_run:
+                raise
+            on_event(RestartEvent(f"the connection to {self.where} was lost; checking the restart there"))
+            record = self._patiently(self.look_at_act, time.monotonic() + LOST_SECONDS).record
+            if record is not None and record.act == task.act:
+                return Beginning.BEGUN
+            # An order that is given twice is carried out once: the record knows it.
+            answer = self.machine.detached(words, stdin=stdin)
+        if answer.warning:
+            on_event(RestartEvent(answer.warning))
+        said = answer.out.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        if said not in set(Beginning):
+            raise self._not_begun(said, answer)
+        return Beginning(said)
+
+    def follow_act(self, seconds: float, on_event: OnEvent) -> RecordLook:
+        """Follow an act until it is over, also over connections that are lost."""
+        deadline = time.monotonic() + seconds
+        reported, seen, act = 0, "", None
+        while True:
+            is_last_look = time.monotonic() >= deadline
+            look = self._patiently(functools.partial(self._watch_act, seen), deadline + LOST_SECONDS)
+            record = look.record
+            if record is not None and record.act != act:
+                reported, act = 0, record.act
+            for event in record.events[reported:] if record else ():
+                on_event(event)
+                reported += 1
+            seen = look.seen
+            if record is None or not record.is_in_flight or is_last_look:
+                return look
+
+    def forget_act(self, record: RestartRecord) -> None:
+        """Remove a record that was reported, and no other."""
+        self.machine.run([*self._act_words("forget"), record.act], stdin=_script())
+
+    def _watch_act(self, seen: str) -> RecordLook:
+        words = [*self._act_words("watch"), seen, _hundredths(_WATCH_SECONDS)]
+        return self._act_of(self.machine.run(words, stdin=_script(), seconds=_WATCH_SECONDS + COMMAND_SECONDS))
+
+    def _patiently(self, look: Callable[[], RecordLook], give_up_at: float) -> RecordLook:
+        while True:
+            try:
+                return look()
+            except MachineLostError:
+                if time.monotonic() >= give_up_at:
+                    raise
+                time.sleep(_LOOK_SECONDS)
+
+    def _act_words(self, op: str) -> list[str]:
+        return [SHELL, "-c", _LOAD, "eos-restart", op, *self._act_place]
+
+    def _act_of(self, answer: Answer) -> RecordLook:
+        lines = answer.out.decode("utf-8", "replace").split("\n")  # as the shell does; splitlines() has other ends, too
+        fields = {key: value for key, _, value in (line.partition(" ") for line in lines)}
+        path = fields.get("record", "")
+        if not path:
+            raise RefusedError(
+                f"{self.where} does not report whether {self.worker.worker_id} is being restarted: {answer.problem}.",
+                expected="a machine with Linux' /proc, a POSIX shell, coreutils and grep",
+                remedy="Check this login's shell there.",
+            )
+        if "closed" in fields:
+            raise RefusedError(
+                f"This login may not read the record {path} on {self.where}.",
+                remedy="Check its owner; a restart by that user may be running.",
+            )
+        return RecordLook(parse_record(lines, answered_at=time.time()), path, fields.get("seen", ""))
+
+    def _not_begun(self, said: str, answer: Answer) -> RefusedError:
+        match said.partition(" ")[0]:
+            case "no":
+                why = f"the record {said.removeprefix('no record ')} cannot be written"
+                remedy = "Free some space, or let this login write there."
+            case "not":
+                why, remedy = "its instructions did not arrive complete", "Apply the same plan again."
+            case _:
+                why = f"the shell there answered {said[:200]!r} ({answer.problem})"
+                remedy = "It needs a POSIX shell, coreutils, grep and setsid (util-linux)."
+        return RefusedError(f"The restart on {self.where} has not begun: {why}. Nothing was stopped.", remedy=remedy)
+
+    @property
+    def _act_place(self) -> tuple[str, str]:
+        """The name of its record, and the folder beside which records stand; empty for that of the login's user."""
+        pid_file = self.worker.pid_file
+        return record_name(self.worker), str(pid_file.parent) if pid_file is not None else ""

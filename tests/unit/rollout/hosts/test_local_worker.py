@@ -40,12 +40,13 @@ from airflow_eos_provider.rollout.hosts.machine.properties_file import Propertie
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service.restart_act import (
+    ActingService,
     Phase,
     RecordLook,
-    RestartActs,
     RestartRecord,
     record_path,
 )
+from airflow_eos_provider.rollout.hosts.service.started import StartedService
 from tests.families import family_of
 from tests.unit.rollout.hosts.service.supervisors import is_listening
 from tests.waiting import until
@@ -354,15 +355,15 @@ from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.rollout.hosts.beside_unit import Way
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import RestartRequest
-from airflow_eos_provider.rollout.hosts.service.restart_act import RestartActs
+from airflow_eos_provider.rollout.hosts.service.restart_act import ActingService
 given = json.loads(sys.argv[1])
 paths = {name: Path(given[name]) for name in ("config", "log", "pid_file")}
 worker = WorkerDescription(url=given["url"], start=tuple(given["start"]), env=given["env"], **paths)
-begin = RestartActs.begin
+begin = ActingService.begin_act
 def begin_and_die(*arguments):
     begin(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
-RestartActs.begin = begin_and_die
+ActingService.begin_act = begin_and_die
 rollout, replaces, grace = sys.argv[2:]
 host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=rollout, replaces=replaces))
 """
@@ -382,7 +383,7 @@ host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=
 
     @staticmethod
     def record(worker: WorkerDescription) -> RestartRecord:
-        record = RestartActs(ThisMachine(), worker).look().record
+        record = StartedService(ThisMachine(), worker).look_at_act().record
         assert record is not None
         return record
 
@@ -508,15 +509,15 @@ host_of(worker).restart(RestartRequest(stop_grace_seconds=float(grace), rollout=
     ) -> None:
         host = started(worker)
         token = host.observe().start_token
-        follow = RestartActs.follow
+        follow = ActingService.follow_act
 
-        def swept_away(acts: RestartActs, *arguments: Any) -> RecordLook:
+        def swept_away(acts: ActingService, *arguments: Any) -> RecordLook:
             look = follow(acts, *arguments)
             assert look.record is not None
-            acts.forget(look.record)
+            acts.forget_act(look.record)
             return replace(look, record=None)
 
-        monkeypatch.setattr(RestartActs, "follow", swept_away)
+        monkeypatch.setattr(ActingService, "follow_act", swept_away)
         assert restarted(host, rollout=self.ROLLOUT, replaces=token) == process_of(host.observe())
 
     def test_a_pid_file_that_names_another_process_than_the_listener_is_found(self, worker: WorkerDescription) -> None:
