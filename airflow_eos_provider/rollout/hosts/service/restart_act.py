@@ -202,7 +202,6 @@ class RestartRecord:
     pid: int = 0  #: the new process; 0 before it runs
     start: str = ""  #: names its start, as :attr:`Process.start` does
     failure: str = ""  #: why it has failed, as :class:`Failure`; empty if it has not
-    code: str = ""  #: exit code of a supervisor's restart command; empty while it has none
     detail: str = ""  #: in words, why it has failed, or the last line of that command. It may hold secrets
     events: tuple[RestartEvent, ...] = ()  #: what has happened, in order. Their words may hold secrets
     log_from: int = 0  #: size of the worker's log, in bytes, before the new process wrote to it
@@ -232,7 +231,6 @@ def parse_record(lines: list[str], *, answered_at: float) -> RestartRecord | Non
             pid=int(fields["pid"]),
             start=f"{boot}/{fields['pid']}/{fields['ticks']}" if int(fields["pid"]) else "",
             failure=fields["failure"],
-            code=fields["code"],
             detail=fields["detail"],
             events=tuple(_events(lines[:end], _booted_at(lines[end:], boot, answered_at))),
             log_from=int(fields["log_from"]),

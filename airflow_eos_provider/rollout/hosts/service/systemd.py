@@ -54,8 +54,8 @@ _LOOK = (
         BEGIN_PROBE
         + f"""
     unit=$1; config=$2;
-    shown=$(systemctl show --no-pager --property={",".join(PROPERTIES)} -- "$unit" 2>&1); code=$?;
-    part code; echo "$code"; part show; printf '%s\\n' "$shown";
+    shown=$(systemctl show --no-pager --property={",".join(PROPERTIES)} -- "$unit" 2>&1);
+    part show; printf '%s\\n' "$shown";
     part config; readlink -f -- "$config"; part touched; stat -L -c %.Z -- "$config" 2>/dev/null;
     each() {{ part "file $1"; stat -L -c '%.Y %.Z' -- "$1" 2>/dev/null || echo;
     if [ -r "$1" ]; then head -c 1000000 -- "$1" | base64; else echo -; fi; }};

@@ -52,9 +52,6 @@ _READERS = frozenset(
     | {"mkdir", "restorecon", "setfacl", "sha256sum", "sleep", "stat", "tail", "test"}
 )
 
-#: The form in which systemctl prints a file of variables.
-_FILE = re.compile(r"(.*?) \(ignore_errors=(?:yes|no)\)$")
-
 #: Sets variables in a unit's file.
 _ENVIRONMENT = re.compile(r"^[ \t]*Environment[ \t]*=(.*)$", re.MULTILINE)
 
@@ -122,26 +119,18 @@ class _Shown(Generic[T]):
 class Unit:
     #: what ``systemctl show`` printed, by name; it may hold secrets.
     properties: Mapping[str, str] = field(repr=False)
-    environment_files: tuple[str, ...] = ()  #: the paths or patterns of EnvironmentFile=, in order
     files: tuple[UnitFile, ...] = ()  #: the files of those, and the unit's own, as far as they are there
 
     @classmethod
     def parse(cls, shown: str, files: tuple[UnitFile, ...] = ()) -> Unit:
         """Read the output of ``systemctl show``; of a property that comes several times, the last."""
         properties: dict[str, str] = {}
-        variables_files = []
-        for line in shown.splitlines():
-            name, equals, value = line.partition("=")
-            if not equals:
-                continue
-            if name == "EnvironmentFiles":
-                found = _FILE.match(value)
-                variables_files += [found[1] if found else value] if value else []
-            elif name in ("ExecStart", "ExecStartPre") and name in properties:
+        for name, equals, value in (line.partition("=") for line in shown.splitlines()):
+            if name in ("ExecStart", "ExecStartPre") and name in properties:
                 properties[name] += f"\n{value}"
-            else:
+            elif equals:
                 properties[name] = value
-        return cls(properties, tuple(variables_files), files)
+        return cls(properties, files)
 
     name = _Shown("Id", str)  #: its own, where it is asked for by an alias
     load_state = _Shown("LoadState", str)

@@ -96,7 +96,6 @@ def test_variables_are_those_of_the_unit_overridden_by_its_files_in_order_each_w
     assert variables["A"] == ("from file", "/etc/kafka/worker.env")
     assert unit.unread_files == ("/etc/kafka/worker-1.env",)
     assert unit.variables_changed_at == 8.0
-    assert unit.environment_files == ("/etc/kafka/worker.env", "/etc/kafka/worker-1.env")
 
 
 def test_a_unit_that_systemd_gives_up_has_hit_its_start_limit_though_its_result_is_that_of_its_last_end() -> None:
