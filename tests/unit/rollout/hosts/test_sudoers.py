@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,7 @@ from airflow_eos_provider.rollout.hosts.readiness import of_sudo, of_unit
 from airflow_eos_provider.rollout.hosts.service.unit import Unit
 from airflow_eos_provider.rollout.hosts.sudoers import Grant, Section, SudoersFile, sudoers_of
 from tests.missing import not_run
-from tests.sshd import Sshd, running_sshd
-
-
-@pytest.fixture
-def sshd(tmp_path: Path) -> Iterator[Sshd]:
-    with running_sshd(tmp_path / "sshd") as server:
-        yield server
-
+from tests.sshd import Sshd
 
 VISUDO = shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,9 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.redaction import redact
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING
-from tests.sshd import Sshd, make_key, public, running_sshd
+from tests.sshd import Sshd, make_key, public
 
 PROPERTIES = "group.id=g\nconfig.storage.topic=of-that-machine\nsasl.password=c4n4ry-far-file\n"
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with running_sshd(tmp_path_factory.mktemp("sshd")) as server:
-        yield server
 
 
 def described(folder: Path, sshd: Sshd, known_hosts: Path | None = None) -> ConnectCluster:

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,12 +23,6 @@ from tests.waiting import until
 
 #: Long enough to be searched for.
 PASSWORD = "a-password-of-the-tests-4711"
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with running_sshd(tmp_path_factory.mktemp("sshd")) as sshd:
-        yield sshd
 
 
 @pytest.fixture(autouse=True)
