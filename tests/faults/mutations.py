@@ -33,8 +33,7 @@ class CompleteReadFirst(Task):
         self._init()
         self._require_own_generation("read control again")
         self._require_incomplete()
-        self._to_do = set(self.slices) - set(self._read_slices())
-        return set(self._to_do)
+        return set(self.slices) - set(self._read_slices())
 
 
 class ReadsBeforeInit(Task):
@@ -45,8 +44,7 @@ class ReadsBeforeInit(Task):
         self._require_own_generation("read control again")
         self._require_incomplete()
         self._init()
-        self._to_do = set(self.slices) - set(done)
-        return set(self._to_do)
+        return set(self.slices) - set(done)
 
 
 class NoLookAtSlices(Task):

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -38,8 +37,7 @@ _DROPPED = "queue.appStatus.numDroppedEvents"
 _UNANSWERED = (Py4JError, PySparkException, AttributeError)
 
 
-@dataclass(frozen=True, slots=True)
-class JobSeen:
+class JobSeen(NamedTuple):
     """What Spark's books have of a job.
 
     :param attempts: number of the last attempt of each of its stages, the first is 0; None if it is not known.

@@ -309,8 +309,7 @@ def partition_number() -> int:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    if context is None:
-        raise EosError("This function runs inside a Spark task only.")
+    assert context is not None
     return int(context.partitionId())
 
 
