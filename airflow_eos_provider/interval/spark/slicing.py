@@ -309,6 +309,11 @@ class FileRows(Work):
         """The files of each slice, by its number."""
         return self.pinned.grouped(self.wanted)
 
+    @cached_property
+    def _columns(self) -> list[Column]:
+        """Made once: each is a question to Spark's JVM."""
+        return record_columns(self.frame)
+
     def slice_count(self) -> int:
         return len(self.groups)
 
@@ -350,12 +355,12 @@ class FileRows(Work):
 
     def _branch(self, number: int) -> DataFrame:
         kept = self.frame.where(F.col(PATH).isin(self._paths([number])))
-        return kept.select(*record_columns(self.frame), F.lit(number).cast("int").alias(SLICE_COLUMN))
+        return kept.select(*self._columns, F.lit(number).cast("int").alias(SLICE_COLUMN))
 
     def _others(self) -> DataFrame:
         known = F.col(PATH).isin(self._paths(range(len(self.groups))))
         other = self.frame.where(~F.coalesce(known, F.lit(False)))
-        return other.select(*record_columns(self.frame), F.lit(None).cast("int").alias(SLICE_COLUMN))
+        return other.select(*self._columns, F.lit(None).cast("int").alias(SLICE_COLUMN))
 
     def _paths(self, numbers: Collection[int]) -> list[str]:
         """As ``_metadata.file_path`` spells them: as URIs."""
