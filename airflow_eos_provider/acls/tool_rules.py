@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from airflow_eos_provider.acls.rules import Role, Rule
@@ -40,19 +41,11 @@ class Need(NamedTuple):
     is_required: bool = True
 
 
-def _status(facts: ToolFacts) -> Iterator[Need]:
+def _look(facts: ToolFacts, *, needs_ids: bool = False) -> Iterator[Need]:
     yield Need(Operation.DESCRIBE, Resource.GROUP, facts.group_id, "sees the members, the leader and the assignments")
     yield Need(Operation.READ, Resource.TOPIC, facts.config_topic, "reads connectors, tasks and task count records")
     yield Need(Operation.READ, Resource.TOPIC, journal_topic(facts.group_id), "reads who changes the group")
-    yield from _ids(facts, Operation.DESCRIBE, "sees open transactions")
-    yield from _hints(facts)
-
-
-def _look(facts: ToolFacts) -> Iterator[Need]:
-    yield Need(Operation.DESCRIBE, Resource.GROUP, facts.group_id, "sees the members, the leader and the assignments")
-    yield Need(Operation.READ, Resource.TOPIC, facts.config_topic, "reads connectors, tasks and task count records")
-    yield Need(Operation.READ, Resource.TOPIC, journal_topic(facts.group_id), "reads who changes the group")
-    yield from _ids(facts, Operation.DESCRIBE, "sees open transactions", is_required=False)
+    yield from _ids(facts, Operation.DESCRIBE, "sees open transactions", is_required=needs_ids)
     yield from _hints(facts)
 
 
@@ -182,7 +175,7 @@ def _acl_grant(facts: ToolFacts) -> Iterator[Need]:
 
 #: What ``eos`` is asked to do, and the rights for that. The names are those of the commands.
 VERBS: Mapping[str, Callable[[ToolFacts], Iterator[Need]]] = {
-    "status": _status,
+    "status": partial(_look, needs_ids=True),
     "plan": _look,
     "drift": _look,
     "preflight": _preflight,

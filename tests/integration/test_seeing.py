@@ -586,20 +586,10 @@ class TestTrouble:
         assert observation.statuses is not None
         return [worker_id(url) for url in lab.connect_urls].index(observation.statuses[source].tasks[0].worker_id)
 
-    def test_a_property_that_only_librdkafka_takes_costs_the_transactions_and_nothing_else(
-        self, lab: Lab, source: str
-    ) -> None:
-        cluster = lab.cluster()
-        client = {**cluster.kafka.properties, "builtin.features": "gzip,snappy,lz4,zstd"}
-        kafka = KafkaSettings.of(lab.bootstrap_servers, client)
-        with Observer(replace(cluster, kafka=kafka)) as observer:
-            observation = observer.observe_settled()
-        assert observation.transactions is None
-        assert observation.group is not None
-        assert observation.statuses is not None
-        assert observation.statuses[source].tasks[0].state == "RUNNING"
-        (missing,) = [finding for finding in findings(observation) if "builtin.features" in finding.found]
-        assert "requests about transactions and fencing" in missing.found
+    def test_a_property_that_kafka_python_does_not_have_is_refused_by_its_name(self, lab: Lab) -> None:
+        kafka = KafkaSettings.of(lab.bootstrap_servers, {"builtin.features": "gzip,snappy,lz4,zstd"})
+        with pytest.raises(ConfigurationError, match=r"'builtin\.features' cannot be kept"):
+            describe_group(kafka, lab.group_id)
 
     def test_a_dead_workers_last_word_is_told_as_such(
         self, lab: Lab, source: str, eos_of: Callable[[Lab, Path], Any], tmp_path: Path
