@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource, grant_command
@@ -25,14 +25,10 @@ class TopicDescription:
     """
 
     id: str
-    leaders: Mapping[int, int]
+    partitions: int
     replicas: int
     least_replicas: int
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions it has."""
-        return len(self.leaders)
+    leaders: Mapping[int, int] = field(default_factory=dict, compare=False)
 
 
 def not_allowed(

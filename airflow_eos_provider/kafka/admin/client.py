@@ -106,7 +106,9 @@ class Admin:
             if error in (kafka.errors.NoError, kafka.errors.LeaderNotAvailableError):
                 copies = [len(partition.replica_nodes) for partition in topic.partitions] or [0]
                 leaders = {each.partition_index: each.leader_id for each in topic.partitions}
-                found[topic.name] = TopicDescription(id_text(topic.topic_id), leaders, max(copies), min(copies))
+                found[topic.name] = TopicDescription(
+                    id_text(topic.topic_id), len(leaders), max(copies), min(copies), leaders
+                )
             elif error is kafka.errors.InvalidTopicError:
                 raise ConfigurationError(f"{topic.name!r} is not a name of a topic.")
             elif error is kafka.errors.TopicAuthorizationFailedError and hidden is not None:

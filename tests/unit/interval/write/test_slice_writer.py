@@ -115,7 +115,7 @@ def test_the_client_for_topics_is_there_before_a_transaction_is_open_and_serves_
 
         def find(self, names: Sequence[str]) -> dict[str, TopicDescription]:
             producer.calls.append(f"look for {', '.join(names)}")
-            return {name: TopicDescription("", {0: 1}, 1, 1) for name in names}
+            return {name: TopicDescription("", 1, 1, 1) for name in names}
 
     monkeypatch.setattr(protocol_topics, "Topics", Client)
     monkeypatch.setattr(protocol_task, "open_producer", lambda *_: producer)
