@@ -19,11 +19,7 @@ def changed(
     reason: str = "",
     report: Callable[[str], None] = lambda line: None,
 ) -> Any:
-    """Plan a change and carry it out.
-
-    :param request: what is wanted; or a plan that was made before.
-    :returns: its report.
-    """
+    """Plan a change and carry it out."""
     with change.session(cluster) as session:
         plan = request if isinstance(request, Plan) else planned(change, session, request)
         return carry_out(change, session, plan, actor=actor, reason=reason, report=report)

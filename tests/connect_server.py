@@ -21,12 +21,7 @@ _START_SECONDS = 180.0
 
 
 class ConnectServer:
-    """One server, on a port of the loopback interface that it keeps over restarts.
-
-    :param folder: receives its logs.
-    :param properties: Spark's.
-    :param environment: more variables of it and of its Python workers.
-    """
+    """One server, on a port of the loopback interface that it keeps over restarts."""
 
     def __init__(
         self, folder: Path, properties: Mapping[str, str], environment: Mapping[str, str] | None = None

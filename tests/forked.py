@@ -48,10 +48,7 @@ class Forks:
     def start(
         self, module: str, arguments: tuple[str, ...], *, folder: Path, environment: Mapping[str, str]
     ) -> subprocess.Popen[str]:
-        """What ``python -m module arguments`` does, beside its test: output and errors come through pipes.
-
-        :param environment: see :meth:`run`.
-        """
+        """What ``python -m module arguments`` does, beside its test: output and errors come through pipes."""
         output, errors = os.pipe(), os.pipe()
         pid, answers = self._fork(module, arguments, folder, environment, output[1], errors[1])
         for _, end in (output, errors):
@@ -64,8 +61,6 @@ class Forks:
         """What ``python -m module arguments`` does.
 
         :param environment: all of it; but tables are as wide as :data:`COLUMNS` says.
-        :param seconds: it is killed after these.
-        :raises AssertionError: it had to be killed; with what it had printed.
         """
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             pid, answers = self._fork(module, arguments, folder, environment, output.fileno(), errors.fileno())
@@ -86,10 +81,7 @@ class Forks:
     def _fork(
         self, module: str, arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str], *files: int
     ) -> tuple[int, socket.socket]:
-        """The command's pid, and what its exit code comes from.
-
-        :param files: for its output and its errors.
-        """
+        """The command's pid, and what its exit code comes from."""
         answers, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             request = json.dumps([module, arguments, str(folder), dict(environment)]).encode()

@@ -33,12 +33,7 @@ STEP_SECONDS = 1200
 
 @dataclass(frozen=True)
 class Combination:
-    """One environment.
-
-    :param python: its Python version.
-    :param spark: a version specifier of pyspark.
-    :param resolution: uv's ``lowest-direct`` or ``highest``.
-    """
+    """One environment."""
 
     python: str
     spark: str
@@ -85,10 +80,7 @@ def broker(folder: Path) -> Iterator[str]:
 
 
 def run(command: Sequence[str | Path], **options: Any) -> str:
-    """Standard output of a command that has to succeed.
-
-    :raises RuntimeError: with the end of what it wrote.
-    """
+    """Standard output of a command that has to succeed."""
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, timeout=STEP_SECONDS, **{"cwd": ROOT, **options}
     )

@@ -59,11 +59,7 @@ ALL: frozenset[str] = frozenset().union(*BY_FIXTURE.values(), *BY_PATH.values())
 
 
 def needs(path: PurePosixPath, fixtures: Collection[str]) -> frozenset[str]:
-    """What a test starts.
-
-    :param path: of its file, from ``tests`` on.
-    :param fixtures: the names of all fixtures that it uses, those of other fixtures included.
-    """
+    """What a test starts."""
     places = [path.as_posix(), *(folder.as_posix() for folder in path.parents)]
     found = [BY_PATH[place] for place in places if place in BY_PATH]
     found += [BY_FIXTURE[fixture] for fixture in fixtures if fixture in BY_FIXTURE]
@@ -82,10 +78,7 @@ def starts_something(item: pytest.Item) -> bool:
 
 
 def require_needs(items: Iterable[pytest.Item]) -> None:
-    """End the collection if a test outside ``tests/unit`` has no need.
-
-    :raises pytest.UsageError: names those tests.
-    """
+    """End the collection if a test outside ``tests/unit`` has no need."""
     if nameless := [item.nodeid for item in items if _path(item).parts[0] != "unit" and not starts_something(item)]:
         raise pytest.UsageError(
             f"Tests outside tests/unit of which tests/needs.py does not know what they start: {', '.join(nameless)}. "

@@ -54,8 +54,6 @@ def rows(spark, interval, count):
 class Way:
     """One way of giving executors their Python.
 
-    :param name: for the table.
-    :param properties: Spark's.
     :param doctor: exit code that is expected of the doctor.
     :param written: whether the interval is expected to be written; None if it is not tried.
     :param failing: places of which the doctor has to say that something fails, by host; empty for all or none.
@@ -70,12 +68,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Environments:
-    """Pythons for executors.
-
-    :param enough: with numpy and pyarrow.
-    :param packed: the same in an archive.
-    :param bare: with the standard library alone.
-    """
+    """Pythons for executors."""
 
     enough: Path
     packed: Path
@@ -137,12 +130,7 @@ def _bare(made: Environments, name: str) -> Way:
 def try_way(
     way: Way, cluster: Mapping[str, str], executors: int, bootstrap_servers: str, folder: Path
 ) -> dict[str, str]:
-    """Ask the doctor, and write; a row of the table.
-
-    :param cluster: Spark's properties.
-    :param executors: how many the doctor waits for.
-    :raises AssertionError: something else than expected came of it.
-    """
+    """Ask the doctor, and write; a row of the table."""
     properties = {**cluster, **way.properties}
     code, found = ask_doctor(properties, executors, bootstrap_servers)
     failed = [check for check in found["checks"] if check["verdict"] != "pass"]

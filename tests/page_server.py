@@ -18,10 +18,7 @@ from tests.waiting import until
 
 
 class InTurn:
-    """Applications that answer in turn, as processes of one API server may: each has looks of its own.
-
-    :param number: how many.
-    """
+    """Applications that answer in turn, as processes of one API server may: each has looks of its own."""
 
     def __init__(self, number: int) -> None:
         self._next = cycle([ExactlyOnceApp() for _ in range(number)])
@@ -32,10 +29,7 @@ class InTurn:
 
 @contextmanager
 def page_server(processes: int = 1) -> Iterator[str]:
-    """The page, answered by so many applications in turn.
-
-    :returns: its address.
-    """
+    """The page, answered by so many applications in turn."""
     auth_manager()
     (port,) = free_ports(1)
     site = FastAPI()

@@ -48,12 +48,7 @@ exec cat
 
 @dataclass
 class PrivateMachine:
-    """A :class:`~airflow_eos_provider.rollout.hosts.machine.machine.Machine`; ``run`` is the login ``eos``.
-
-    :param pid: the process that holds the namespace.
-    :param folder: of this machine, which everybody may look into; gone at the end.
-    :param commands: what was run, in its order.
-    """
+    """A :class:`~airflow_eos_provider.rollout.hosts.machine.machine.Machine`; ``run`` is the login ``eos``."""
 
     pid: int
     folder: Path

@@ -35,11 +35,7 @@ def secrets_of(lab: Lab) -> dict[str, str]:
 
 @dataclass
 class Found:
-    """What a search found.
-
-    :ivar looked_at: how many things were searched, by kind.
-    :ivar hits: where which secret stands: (place, what it is).
-    """
+    """What a search found."""
 
     secrets: Mapping[str, str]
     looked_at: Counter[str] = field(default_factory=Counter)

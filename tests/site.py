@@ -31,10 +31,7 @@ _LOADS = {
 
 
 def navigation(index: str) -> str:
-    """The toctrees of the index page: its bold lines are captions, the first link of each item below is an entry.
-
-    :param index: the page's Markdown.
-    """
+    """The toctrees of the index page: its bold lines are captions, the first link of each item below is an entry."""
     blocks: list[str] = []
     for line in index.splitlines():
         if caption := _CAPTION.match(line):
@@ -69,10 +66,7 @@ class _Page(HTMLParser):
 
 
 def problems(site: Path) -> Iterator[str]:
-    """What is wrong with a built site, one sentence each.
-
-    :param site: the folder.
-    """
+    """What is wrong with a built site, one sentence each."""
     pages = {path: _Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
     if not pages:
         yield f"{site} has no page"

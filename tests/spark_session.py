@@ -13,11 +13,7 @@ import pytest
 
 @contextmanager
 def spark_session(properties: Mapping[str, str], environment: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """A classic session on the loopback interface.
-
-    :param properties: of Spark.
-    :param environment: more variables of Spark's processes.
-    """
+    """A classic session on the loopback interface."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

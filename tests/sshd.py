@@ -36,10 +36,7 @@ def require_sshd() -> str:
 
 
 def make_key(path: Path, *, kind: str = "ed25519", passphrase: str = "", comment: str = "eos test") -> Path:
-    """A new pair of keys: ``path`` and ``path.pub``.
-
-    :returns: ``path``.
-    """
+    """A new pair of keys: ``path`` and ``path.pub``."""
     for old in (path, path.with_name(f"{path.name}.pub")):
         old.unlink(missing_ok=True)
     keygen("-q", "-t", kind, "-N", passphrase, "-C", comment, "-f", str(path))
@@ -59,12 +56,7 @@ def public(key: Path) -> str:
 
 
 class Sshd:
-    """One sshd.
-
-    :param folder: receives its keys, its configuration and its log.
-    :param options: what its configuration has beside its own.
-    :param environment: on top of what it inherits.
-    """
+    """One sshd."""
 
     def __init__(
         self,
@@ -154,10 +146,7 @@ class Sshd:
         return []
 
     def kill_sessions(self) -> int:
-        """Kill the sshd processes of all connections, as a network or a machine ends them; it goes on listening.
-
-        :returns: how many there were.
-        """
+        """Kill the sshd processes of all connections, as a network or a machine ends them; it goes on listening."""
         pids = self.session_pids()
         _kill(pids)
         return len(pids)
@@ -169,11 +158,7 @@ class Sshd:
         self.start()
 
     def description(self, *, ssh: str | None = None, **login: Any) -> MachineDescription:
-        """How this machine is described, with its own configuration and known hosts, and the key that it takes.
-
-        :param ssh: the name; its address unless given.
-        :param login: fields of :class:`SshLogin` other than these.
-        """
+        """How this machine is described, with its own configuration and known hosts, and the key that it takes."""
         fields = {"user": self.user, "port": self.port, "key_file": self.user_key, **login}
         return MachineDescription(
             ssh=ssh or self.address,

@@ -32,9 +32,6 @@ def until(condition: Callable[[], object], what: str, *, seconds: float, pause: 
 
     A look that nobody answered, on a busy machine, sees nothing yet; nor does one that an open transaction held up.
 
-    :param condition: what is looked at; it holds once its result is true.
-    :param what: what is waited for, for the message of a wait in vain.
-    :param seconds: how long at most on a quiet machine; see :data:`PATIENCE`.
     :param pause: between two looks at least, seconds; what holds for a moment only needs one. It is twice as long as a
         look takes at least.
     """

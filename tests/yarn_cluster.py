@@ -30,11 +30,7 @@ _SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 
 @dataclass(frozen=True)
 class YarnCluster:
-    """A running YARN.
-
-    :ivar folder: with configuration, logs, and what containers have on the disk.
-    :ivar url: of the resource manager's REST API.
-    """
+    """A running YARN."""
 
     folder: Path
     url: str
@@ -137,10 +133,7 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
 
 
 def _answer(url: str) -> str:
-    """What is there. The first answer takes long on a busy machine: the server loads what it is made of for it.
-
-    :raises UnreachableError: while nobody listens, or answers.
-    """
+    """What is there. The first answer takes long on a busy machine: the server loads what it is made of for it."""
     try:
         return httpx.get(url, timeout=60, trust_env=False).raise_for_status().text
     except httpx.HTTPError as error:

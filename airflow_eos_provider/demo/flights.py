@@ -8,7 +8,6 @@ import json
 import threading
 import zipfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,47 +68,18 @@ def flights(spark: Any, interval: Interval, file: str) -> Any:
     return lines.selectExpr("get_json_object(value, '$.line') as key", "value")
 
 
-class Feeder:
-    """Appends flights to a file at a steady rate until it is stopped, or until there are no more.
+def feed(path: Path, rate: int, stop: threading.Event) -> int:
+    """Append so many flights a second to a file until it is to stop, or there are no more; returns how many it wrote.
 
-    Each portion is one write of whole lines, so that a reader of the file never sees half a line. The file is made at
-    once, empty, so that a connector can be started on it.
+    Each portion is one write of whole lines, so that a reader of the file never sees half a line.
     """
-
-    def __init__(self, path: Path, *, rate: int) -> None:
-        self.path = path
-        self.written = 0
-        self._portion = max(1, rate // _PORTIONS_PER_SECOND)
-        self._stop = threading.Event()
-        self._pool = ThreadPoolExecutor(1, "feeder")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"")
-
-    def __enter__(self) -> Feeder:
-        self._feeding = self._pool.submit(self._feed)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._pool.shutdown()
-
-    @property
-    def is_running(self) -> bool:
-        return not self._feeding.done()
-
-    def stop(self) -> int:
-        """Write no more; returns how many lines are in the file."""
-        self._stop.set()
-        self._feeding.result()
-        return self.written
-
-    def _feed(self) -> None:
-        lines = flight_lines()
-        with self.path.open("ab", buffering=1 << 20) as file:
-            while not self._stop.wait(1 / _PORTIONS_PER_SECOND):
-                portion = list(islice(lines, self._portion))
-                if not portion:
-                    return
-                file.writelines(portion)
-                file.flush()
-                self.written += len(portion)
+    lines, written = flight_lines(), 0
+    with path.open("ab", buffering=1 << 20) as file:
+        while not stop.wait(1 / _PORTIONS_PER_SECOND):
+            portion = list(islice(lines, rate // _PORTIONS_PER_SECOND))
+            if not portion:
+                break
+            file.writelines(portion)
+            file.flush()
+            written += len(portion)
+    return written

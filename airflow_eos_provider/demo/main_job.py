@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +23,7 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.demo import intervals, upgrade
 from airflow_eos_provider.demo.connectors import Connectors
-from airflow_eos_provider.demo.flights import Feeder, january
+from airflow_eos_provider.demo.flights import feed, january
 from airflow_eos_provider.demo.oracle import compare, drain, expected_from_file
 from airflow_eos_provider.demo.report import WORKERS, DemoReport, Screen
 from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
@@ -112,15 +113,16 @@ def _run(folder: Path, screen: Screen, report: DemoReport) -> None:
         )
     )
     spark = lab.spark_connect({DAEMON_PROPERTY: DAEMON_MODULE})
-    with (
-        ThreadPoolExecutor(1) as background,
-        Feeder(lab.data_dir / "flights.jsonl", rate=FLIGHTS_PER_SECOND) as feeder,
-        ConnectSession(lab.cluster()) as session,
-    ):
+    source, fed = lab.data_dir / "flights.jsonl", threading.Event()
+    source.touch()
+    with ThreadPoolExecutor(2) as background, ExitStack() as stack:
+        stack.callback(fed.set)
+        session = stack.enter_context(ConnectSession(lab.cluster()))
+        feeding = background.submit(feed, source, FLIGHTS_PER_SECOND, fed)
         starting = background.submit(_start_airflow, lab, spark)
         try:
             stage(f"Load: {FLIGHTS_PER_SECOND} flights a second by a file source, copied by a mirror")
-            connectors = Connectors(lab, session, feeder.path)
+            connectors = Connectors(lab, session, source)
             connectors.create()
             stage("Kill a worker without exactly-once (SIGKILL)")
             connectors.kill_worker(with_duplicates=True)
@@ -140,7 +142,9 @@ def _run(folder: Path, screen: Screen, report: DemoReport) -> None:
             report.killed = connectors.kill_worker()
             stage("Take the mirror from three tasks to two: Connect fences the old tasks")
             report.fencing = connectors.reconfigure_mirror()
-            report.load = {"lasted": feeder.is_running, "lines": feeder.stop(), "rate": FLIGHTS_PER_SECOND}
+            lasted = feeding.running()
+            fed.set()
+            report.load = {"lasted": lasted, "lines": feeding.result(), "rate": FLIGHTS_PER_SECOND}
             starting_spark.result()
             stage(f"Backfill {counted(report.days, 'day')} by Airflow and Spark; kill Spark while it writes")
             intervals.start_backfill(rest, report.days)
@@ -148,7 +152,7 @@ def _run(folder: Path, screen: Screen, report: DemoReport) -> None:
             summaries = intervals.wait_for_backfill(rest, report.days)
         stage("Compare every topic with its source, record by record")
         flights, mirrored = connectors.drain_both()
-        report.source = compare(expected_from_file(feeder.path), flights, report.upgrade.enabled_at_ms)
+        report.source = compare(expected_from_file(source), flights, report.upgrade.enabled_at_ms)
         report.mirror = compare(flights, mirrored, report.upgrade.enabled_at_ms)
         drained = drain(lab.kafka, intervals.TOPIC)
         report.interval_topic, report.intervals = intervals.compare_days(drained, report.days, summaries)

@@ -53,7 +53,6 @@ class Comparison:
     """
 
     topic: str
-    against: str
     records: int
     expected: int
     missing: int
@@ -119,7 +118,6 @@ def compare(expected: Drained, drained: Drained, since_ms: int | None = None) ->
     late = [(value, time) for value, time in duplicates if since_ms is None or time >= since_ms]
     return Comparison(
         topic=drained.topic,
-        against=expected.topic,
         records=drained.records,
         expected=expected.records,
         missing=len(missing),

@@ -31,7 +31,6 @@ _LOOK_SECONDS = 0.25
 class CpuSeconds:
     """Counts while it is entered.
 
-    :param lab: folder of the lab, which is in its broker's command line.
     :ivar spent: CPU seconds, user's and system's, by kind of process.
     """
 
@@ -55,10 +54,7 @@ class CpuSeconds:
             self.spent.subtract(before)
 
     def text(self, per: float = 1.0) -> str:
-        """The seconds in words.
-
-        :param per: of how much.
-        """
+        """The seconds in words."""
         parts = [f"{kind} {seconds / per:.1f}" for kind, seconds in sorted(self.spent.items())]
         return f"{self.spent.total() / per:.1f} CPU s ({', '.join(parts)})"
 

@@ -19,7 +19,6 @@ _LIMIT_SECONDS = 600.0
 class Ran(NamedTuple):
     """What one command took.
 
-    :param seconds: of the whole process, its start included.
     :param mebibytes: the most memory that it held (resident set).
     """
 
@@ -28,10 +27,7 @@ class Ran(NamedTuple):
 
 
 def run_eos(lab: Lab, *arguments: str, output: Path) -> Ran:
-    """Run ``eos`` for a lab in a process of its own.
-
-    :param output: the file for its standard output.
-    """
+    """Run ``eos`` for a lab in a process of its own."""
     began = time.perf_counter()
     with output.open("wb") as out:
         process = subprocess.Popen(

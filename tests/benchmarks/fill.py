@@ -10,10 +10,7 @@ from airflow_eos_provider.lab.lab import Lab
 
 
 def fill(lab: Lab, topic: str, records: Iterable[tuple[bytes, bytes, int]]) -> None:
-    """Write records by a plain producer.
-
-    :param records: key, value and partition of each.
-    """
+    """Write records by a plain producer."""
     failed: list[object] = []
     producer = Producer(
         {

@@ -13,10 +13,7 @@ SOURCES = Path(__file__).parents[1] / "java"
 
 
 def run_java(source: str, arguments: Sequence[object], *, timeout_seconds: float) -> list[list[float]]:
-    """The lines of numbers that the program prints; other lines, which loggers write, are left out.
-
-    :param source: name of the file, as in ``LogPeer.java``.
-    """
+    """The lines of numbers that the program prints; other lines, which loggers write, are left out."""
     command = [str(java_program()), "-Xmx1g", "-cp", class_path(ensure_jars()), str(SOURCES / source)]
     said = subprocess.run(
         [*command, *map(str, arguments)], capture_output=True, text=True, timeout=timeout_seconds, check=False

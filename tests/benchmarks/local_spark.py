@@ -16,11 +16,7 @@ CORES = 2
 
 @contextmanager
 def local_spark(folder: Path, memory: str, class_path: str = "") -> Iterator[Any]:
-    """
-    :param folder: of Spark's own files.
-    :param memory: of the JVM, as Spark writes it.
-    :param class_path: more for it.
-    """
+    """A session on this machine alone; its JVM may find more classes."""
     properties = {
         "spark.master": f"local[{CORES}]",
         "spark.ui.enabled": "false",

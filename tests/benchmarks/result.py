@@ -17,7 +17,6 @@ class Result:
     """One benchmark's outcome.
 
     :param ours: our figure, in ``unit``.
-    :param peer: the peer's figure, taken in the same run.
     :param better: ``higher`` or ``lower``.
     """
 

@@ -130,11 +130,7 @@ def simulated_group(
     connectors: int,
     topic: str,
 ) -> Iterator[list[str]]:
-    """Members that stay while the ``with`` block runs.
-
-    :param topic: what each connector has written to.
-    :returns: their addresses.
-    """
+    """Members that stay while the ``with`` block runs."""
     with ExitStack() as stack:
         statuses: dict[str, Any] = {}
         server = _Server(("0.0.0.0", 0), _handler(statuses, topic))

@@ -36,10 +36,7 @@ def sink_class_path(folder: Path) -> str:
 
 
 def write_by_sink(lab: Lab, frame: Any, topic: str, **properties: str) -> None:
-    """Write a frame of keys and values.
-
-    :param properties: of its producer, with underscores for dots.
-    """
+    """Write a frame of keys and values."""
     writer = frame.write.format("kafka").option("kafka.bootstrap.servers", lab.bootstrap_servers).option("topic", topic)
     for name, value in properties.items():
         writer = writer.option(f"kafka.{name.replace('_', '.')}", value)

@@ -31,11 +31,7 @@ _ROUNDS = 100
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The files of one certificate.
-
-    :param folder: that holds them.
-    :param name: the common name of the subject; brokers know it as ``User:<name>``.
-    """
+    """The files of one certificate."""
 
     folder: Path
     name: str
@@ -57,11 +53,7 @@ class Identity:
 
 
 class Authority:
-    """A certificate authority in a folder.
-
-    :param folder: receives all files; made if it is not there.
-    :param store_password: of every PKCS12 store.
-    """
+    """A certificate authority in a folder."""
 
     def __init__(self, folder: Path, store_password: str) -> None:
         self.folder = folder
@@ -86,11 +78,7 @@ class Authority:
         return trust_file(self.folder)
 
     def issue(self, name: str, addresses: Sequence[str] = ("127.0.0.1",)) -> Identity:
-        """Make a key and a certificate, for servers on the loopback interface and for clients alike.
-
-        :param name: the common name.
-        :param addresses: of the server.
-        """
+        """Make a key and a certificate, for servers on the loopback interface and for clients alike."""
         identity = Identity(self.folder, name)
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self._signed(name, key.public_key(), addresses)

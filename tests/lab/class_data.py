@@ -72,10 +72,7 @@ def _checkpoint(class_path: str) -> Path:
 
 
 def ensure_archives(marker: str) -> None:
-    """Have the archives for the lab's own version of Kafka and Connect; those that cannot be made are done without.
-
-    :param marker: the argument by which the processes started here are known to be the caller's lab's.
-    """
+    """Have the archives for the lab's own version of Kafka and Connect; those that cannot be made are done without."""
     class_path = jars.class_path(jars.jar_folder(jars.DEFAULT_VERSION))
     broker, worker = (class_data_archive(name, class_path) for name in (BROKER, WORKER))
     kept = (broker, worker, _checkpoint(class_path))

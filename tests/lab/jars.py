@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
-from airflow_eos_provider.lab.jars.ivy import Artifact, retrieve
+from airflow_eos_provider.lab.jars.ivy import CONFIGURATION, Artifact, retrieve, run_ivy
 from airflow_eos_provider.lab.jars.jars import JarLock, ensure_jars, lock_file, sha256
 
 #: The modules that a lab of a version is made of; everything else in a lock follows from them. kafka-tools has
@@ -84,10 +85,7 @@ _OF_THE_WORKER = ("org.apache.kafka", "org.slf4j")
 
 
 def file_of(name: str) -> Path:
-    """The file of a lock.
-
-    :param name: a version of Kafka, a plugin, a cluster manager, or sources.
-    """
+    """The file of a lock."""
     return lock_file(name) if name in ROOTS else Path(__file__).parent / "locks" / f"{name}.lock"
 
 
@@ -118,12 +116,35 @@ def make_lock(name: str) -> JarLock:
     """Resolve the modules of this name anew and lock what they need (a minute or two)."""
     with tempfile.TemporaryDirectory(prefix="eos-lock-") as scratch:
         folder = Path(scratch)
-        jars = retrieve(map(Artifact.parse, MODULES[name]), folder, transitive=name in _WHOLE)
+        exact = [Artifact.parse(text) for text in (*EXTRAS.get(name, ()), *(() if name in _WHOLE else MODULES[name]))]
+        if exact:
+            retrieve(exact, folder)
+        jars = exact + (_resolved(MODULES[name], folder) if name in _WHOLE else [])
         if name in PLUGINS:
             jars = [jar for jar in jars if jar.organisation not in _OF_THE_WORKER]
-        extras = [Artifact.parse(text) for text in EXTRAS.get(name, ())]
-        jars += retrieve(extras, folder) if extras else []
         return JarLock(_title(name), {jar: _digest(folder / jar.file_name) for jar in jars})
+
+
+def _resolved(modules: Iterable[str], folder: Path) -> list[Artifact]:
+    """Fetch modules with all that they need; what that is."""
+    lines = []
+    for wanted in map(Artifact.parse, modules):
+        lines.append(
+            f'<dependency org="{wanted.organisation}" name="{wanted.name}" rev="{wanted.revision}"'
+            f' conf="{CONFIGURATION}->default"/>'
+        )
+    with tempfile.TemporaryDirectory() as work:
+        run_ivy("", "".join(lines), folder, Path(work))
+        report = ElementTree.parse(Path(work) / "cache" / f"lab-lab-{CONFIGURATION}.xml")
+    found = []
+    for module in report.iter("module"):
+        for revision in module.iter("revision"):
+            for artifact in revision.iter("artifact"):
+                if not revision.get("evicted") and artifact.get("status") != "failed":
+                    classifier = next((v for k, v in artifact.attrib.items() if k.endswith("classifier")), "")
+                    names = module.get("organisation", ""), artifact.get("name", ""), revision.get("name", "")
+                    found.append(Artifact(*names, classifier))
+    return found
 
 
 def _digest(file: Path) -> str:

@@ -46,8 +46,6 @@ class TestLabOptions(LabOptions):
     """What kind of lab is wanted.
 
     :param workers: if not given, as many as machines.
-    :param secure: with TLS, logins and ACLs (see ``security.py``).
-    :param machines: how many of the workers, the first ones, run on a machine of their own (see ``machine.py``).
     :param clock_offsets: by how many seconds the clocks of machines are ahead, by their names (``connect-1``).
     """
 
@@ -77,7 +75,6 @@ class TestLabRecord(LabRecord):
 
     :param unlisted: positions of workers that the cluster file does not mention.
     :param secured_ports: of the brokers of a secured lab: certificates, tokens, and the issuer's, the same for all.
-    :param machine_ports: of the machines' sshds, in order.
     """
 
     __test__: ClassVar[bool] = False
@@ -317,19 +314,13 @@ class TestLab(Lab):
         return self.brokers[index].process(self._record.token)
 
     def stop_broker(self, index: int = 0, kill: bool = False) -> None:
-        """Stop ``brokers[index]``; nothing to do if it does not run.
-
-        :param kill: by SIGKILL, so that it cannot hand over what it leads; otherwise by SIGTERM.
-        """
+        """Stop ``brokers[index]``; nothing to do if it does not run."""
         process = self.broker_process(index)
         if process is not None:
             process.stop(kill=kill)
 
     def start_broker(self, index: int = 0, wait: bool = True) -> ProcessIdentity:
-        """Start ``brokers[index]`` by its properties file as it is now; one that runs is left alone.
-
-        :param wait: return only when it answers and has registered itself.
-        """
+        """Start ``brokers[index]`` by its properties file as it is now; one that runs is left alone."""
         broker = self.brokers[index]
         process = self.broker_process(index) or self._start(broker, PORT_FREE_SECONDS)
         if wait:
@@ -350,9 +341,7 @@ class TestLab(Lab):
     def add_worker(self, *, mode: Mode | None = None, listed: bool = True, wait: bool = True) -> int:
         """Start one more worker, a process of this machine.
 
-        :param mode: its mode, the lab's own if not given.
         :param listed: whether the cluster file shall mention it.
-        :returns: its index in ``connect_urls``.
         """
         with exclusive(self.root, lambda line: None):
             record = TestLabRecord.read(self.root) or self._record

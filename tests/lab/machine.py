@@ -46,7 +46,6 @@ def machine_name(number: int) -> str:
 class Machine(Part):
     """One machine of a lab, on or off.
 
-    :param number: 1 for the first machine.
     :param bound: folders of this machine that are seen there, too; ``rw:`` before those that may be written.
     """
 
@@ -130,10 +129,7 @@ class Machine(Part):
             return False
 
     def wait(self, process: ProcessIdentity) -> None:
-        """Return when its sshd answers.
-
-        :param process: what keeps the machine on.
-        """
+        """Return when its sshd answers."""
         wait_for(f"The machine {self.name}", self.answers, process, self.log)
 
     @property
@@ -154,13 +150,7 @@ class Machine(Part):
     def run(
         self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = RUN_SECONDS, check: bool = True
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a command in the machine as root, not over SSH.
-
-        :param words: program and arguments; no shell is involved.
-        :param seconds: how long it may take.
-        :param check: whether another exit code than 0 is an error.
-        :raises EosError: the machine is off, or the command fails or takes too long.
-        """
+        """Run a command in the machine as root, not over SSH."""
         pid = self.pid1
         if pid is None:
             raise EosError(f"The machine {self.name} is off.", remedy="Switch it on: power_on().")
@@ -175,18 +165,11 @@ class Machine(Part):
         return self.run(words).stdout.decode(errors="replace").rstrip("\n")
 
     def read(self, inside: Path | str) -> bytes:
-        """A file's content, whether the machine is on or off.
-
-        :param inside: its path there; it has to be one of the machine's own files.
-        :raises OSError: there is none.
-        """
+        """A file's content, whether the machine is on or off."""
         return self.layer.path(inside).read_bytes()
 
     def power_off(self) -> None:
-        """Cut its power: all its processes end at once, and its mounts with them; its files stay.
-
-        :raises EosError: the kernel does not end them in :data:`_OFF_SECONDS`.
-        """
+        """Cut its power: all its processes end at once, and its mounts with them; its files stay."""
         parts = [process for process in (self.first_process, self.starter) if process is not None]
         for process in parts:
             process.stop(kill=True, grace_seconds=_OFF_SECONDS)
@@ -196,11 +179,7 @@ class Machine(Part):
         remove_control_groups(self.folder, self.name)
 
     def boot(self) -> ProcessIdentity:
-        """Switch it on, without a wait.
-
-        :returns: :attr:`starter`.
-        :raises EosError: its port is taken.
-        """
+        """Switch it on, without a wait."""
         require_free(self.ssh_port, self.name, self.host)
         return spawn(self.start_command, log=self.log, pid_file=self.pid_file, cwd=self.folder)
 
@@ -208,8 +187,6 @@ class Machine(Part):
         """Switch it on, and wait until its sshd answers; one that is on is left alone.
 
         The worker's unit starts by itself, as at every boot; ``Lab.start_worker`` waits for it.
-
-        :raises EosError: it does not boot.
         """
         self.wait(self.starter or self.boot())
 
@@ -249,13 +226,7 @@ umount /run/kept
 def run_in(
     pid: int, words: Sequence[str], *, what: str, stdin: bytes = b"", seconds: float = RUN_SECONDS
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command as root in the namespaces of a machine.
-
-    :param pid: of its first process, on this machine.
-    :param what: names the machine in an error.
-    :param seconds: how long it may take.
-    :raises EosError: it takes longer.
-    """
+    """Run a command as root in the namespaces of a machine."""
     # Not its control group: systemd would count the command to its own scope.
     enter = ["nsenter", "-t", str(pid), "-m", "-p", "-u", "-i", "-r", "-w", "--", *words]
     environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
@@ -280,10 +251,7 @@ def _group_prefix(lab_folder: Path) -> str:
 
 
 def remove_control_groups(lab_folder: Path, name: str = "*") -> None:
-    """Remove the empty control groups that machines of a lab have left; those of a machine that is on stay.
-
-    :param name: of the machine, all if not given.
-    """
+    """Remove the empty control groups that machines of a lab have left; those of a machine that is on stay."""
     pattern = f"{_group_prefix(lab_folder)}{name}"
     for group in (*_CONTROL_GROUPS.glob(pattern), *_CONTROL_GROUPS.glob(f"*/{pattern}")):
         inner = sorted((path for path in group.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts))

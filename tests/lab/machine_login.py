@@ -34,10 +34,7 @@ _PUT = 'umask 0337; cat >"$1.new"; visudo -q -c -f "$1.new"; mv "$1.new" "$1"'
 
 @dataclass(frozen=True, slots=True)
 class MachineLogin:
-    """The files in a lab's folder by which its machines are reached.
-
-    :param folder: the lab's folder.
-    """
+    """The files in a lab's folder by which its machines are reached."""
 
     folder: Path
 
@@ -85,12 +82,7 @@ def known_host(machine: Machine) -> str:
 
 
 def grant(workers: Mapping[str, WorkerDescription], machines: Mapping[str, Machine]) -> None:
-    """Grant the login on each machine what a roll of the worker there needs: the lines of ``eos hosts sudoers``.
-
-    :param workers: by the names of their machines.
-    :param machines: which are on, by their names.
-    :raises EosError: a machine is not looked at, or its sudo does not take the lines.
-    """
+    """Grant the login on each machine what a roll of the worker there needs: the lines of ``eos hosts sudoers``."""
     for file in sudoers_of(list(workers.values())):
         if file.remarks or not file.sections:
             raise EosError(f"There are no sudoers lines for {file.machine}: {'; '.join(file.remarks)}")

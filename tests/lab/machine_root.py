@@ -122,10 +122,7 @@ def accounts(passwd: str) -> tuple[Account, ...]:
 
 
 class Layer:
-    """Writes files into the upper layer of a machine's root, before it is mounted.
-
-    :ivar folder: the layer.
-    """
+    """Writes files into the upper layer of a machine's root, before it is mounted."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -165,11 +162,6 @@ class Layer:
 class Root:
     """What a machine's own files say.
 
-    :param name: host name.
-    :param address: that sshd listens on.
-    :param ssh_port: that sshd listens on.
-    :param hosts: names of the lab's machines and their addresses.
-    :param public_key: of whoever may log in as :data:`LOGIN_USER`.
     :param host_key: a private key of its own, in OpenSSH's form, and the public one.
     :param clock_offset_seconds: by which the machine's clock is ahead; wants libfaketime.
     """

@@ -48,10 +48,7 @@ WantedBy=machine.target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineWorker(Worker):
-    """One worker, on a machine of a lab.
-
-    :param machine: where it runs.
-    """
+    """One worker, on a machine of a lab."""
 
     machine: Machine
 
@@ -122,7 +119,6 @@ class MachineWorker(Worker):
         """Have the unit started, without a wait.
 
         :returns: what keeps the machine on: the unit's own process may end and be another one.
-        :raises EosError: the machine is off.
         """
         self.machine.run(["systemctl", "start", "--no-block", self.unit])
         starter = self.machine.starter
@@ -131,10 +127,7 @@ class MachineWorker(Worker):
         return starter
 
     def stop(self, *, kill: bool = False) -> None:
-        """Stop the unit; it stays stopped until it is started, or the machine boots. Nothing to do if that is off.
-
-        :param kill: by SIGKILL.
-        """
+        """Stop the unit; it stays stopped until it is started, or the machine boots. Nothing to do if that is off."""
         if self.machine.first_process is None:
             return
         if kill:

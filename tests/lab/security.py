@@ -69,12 +69,7 @@ class Principal(StrEnum):
 
 
 class SecuredPorts(NamedTuple):
-    """The further ports of a secured broker, on the loopback interface.
-
-    :param certificates: for clients with certificates.
-    :param tokens: for clients with tokens.
-    :param issuer: of the issuer of tokens.
-    """
+    """The further ports of a secured broker, on the loopback interface."""
 
     certificates: int
     tokens: int
@@ -83,10 +78,7 @@ class SecuredPorts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The security of a lab.
-
-    :param folder: with the certificates and passwords, readable by its owner only.
-    """
+    """The security of a lab."""
 
     folder: Path
 
@@ -178,10 +170,7 @@ class Security:
         )
 
     def enrol(self, kafka: KafkaSettings) -> None:
-        """Tell the brokers the passwords; they are sent salted and hashed.
-
-        :param kafka: of the lab, with all rights.
-        """
+        """Tell the brokers the passwords; they are sent salted and hashed."""
         admin = AdminClient(kafka.confluent())
         how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
         wanted: list[UserScramCredentialAlteration] = [
@@ -197,10 +186,7 @@ class Security:
     # Servers
 
     def broker_properties(self, port: int, controller_port: int, ports: SecuredPorts) -> dict[str, str]:
-        """Settings of a broker: listeners, TLS, authorizer.
-
-        :param port: for clients with passwords.
-        """
+        """Settings of a broker: listeners, TLS, authorizer."""
         listeners = f"CLIENTS://127.0.0.1:{port},CERTIFICATES://127.0.0.1:{ports.certificates},TOKENS://127.0.0.1:{ports.tokens}"
         return {
             "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
@@ -302,10 +288,7 @@ def _private(path: Path, text: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuredBroker(Broker):
-    """A broker of a secured lab.
-
-    :param secured_ports: its further ports.
-    """
+    """A broker of a secured lab."""
 
     security: Security
     secured_ports: SecuredPorts

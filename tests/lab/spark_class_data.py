@@ -58,10 +58,7 @@ def spark_jvm_options() -> str:
 
 
 def ensure_spark_archive(progress: Callable[[str], None]) -> None:
-    """Have the archive; one that cannot be made is done without.
-
-    :param progress: receives a line for what takes seconds.
-    """
+    """Have the archive; one that cannot be made is done without."""
     archive = _archive()
     if archive is None or archive.exists() or not os.access(archive.parent.parent, os.W_OK):
         return

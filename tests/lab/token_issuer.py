@@ -33,9 +33,6 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 class TokenIssuer:
     """The issuer; a context manager.
 
-    :param clients: secrets by client id.
-    :param life_seconds: how long a token is valid; may be set anew.
-    :param port: 0 for one that is free.
     :ivar granted: how many tokens each client has got.
     :ivar refuses: answers 503 while it is set, as an issuer does that is away.
     """

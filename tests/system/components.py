@@ -43,10 +43,7 @@ def suspended(process: psutil.Process) -> Iterator[None]:
 
 
 def ended(rest: AirflowRest, dag_id: str, run_id: str, seconds: float = RUN_SECONDS) -> str:
-    """Wait for the end of a run.
-
-    :returns: its state.
-    """
+    """Wait for the end of a run."""
 
     def has_ended() -> bool:
         return rest.run_state(dag_id, run_id) in FINAL_STATES

@@ -33,10 +33,7 @@ def close_what_is_open(lab: Lab) -> None:
 
 
 def bring_to(lab: Lab, mode: Mode) -> None:
-    """Have every worker run in a mode; nothing to do if all do.
-
-    :raises EosError: a roll did not succeed.
-    """
+    """Have every worker run in a mode; nothing to do if all do."""
     close_what_is_open(lab)
     modes = seen.modes(lab)
     if modes == {mode}:

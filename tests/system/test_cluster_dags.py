@@ -100,10 +100,7 @@ LINEAGE = "lineage.jsonl"
 
 @dataclass
 class Upgrade:
-    """One run of the upgrade DAG, and what it does to the workers.
-
-    :param environment: what each component of Airflow is started with.
-    """
+    """One run of the upgrade DAG, and what it does to the workers."""
 
     lab: Lab
     airflow: AirflowLab
@@ -700,8 +697,6 @@ def kill_in_its_change(lab: Lab, rest: AirflowRest, dag_id: str, run_id: str, ac
     """Approve what is asked, and kill the task that carries it out once its change is begun.
 
     It asks the workers then, and stays there, since they are suspended.
-
-    :returns: the lease that it held.
     """
 
     def begun() -> Lease | None:

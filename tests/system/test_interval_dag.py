@@ -129,10 +129,7 @@ def eos(lab: Lab, *arguments: str) -> dict[str, Any]:
 class Backfilled:
     """What a backfill of the first days has left.
 
-    :param tries: of the task of each run.
     :param lost: how many of these Airflow has given up, since the task's process had ended.
-    :param log: of each run that has not succeeded at its first try.
-    :param drained: the topic right after it.
     :param extras_run: of the DAG whose sensor waited, deferred, for the first day before any was begun.
     """
 

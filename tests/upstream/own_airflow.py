@@ -20,11 +20,7 @@ SECONDS = 300
 
 @contextmanager
 def own_airflow(start: StartLab, dags: Mapping[str, str], **options: Any) -> Iterator[AirflowLab]:
-    """Airflow on a PostgreSQL, with its default heartbeats.
-
-    :param dags: the text of each DAG's file, by the DAG's id.
-    :param options: further ones of :class:`AirflowOptions`.
-    """
+    """Airflow on a PostgreSQL, with its default heartbeats."""
     lab = start(workers=0, postgres=True)
     with tempfile.TemporaryDirectory(prefix="eos-upstream-airflow-", ignore_cleanup_errors=True) as text:
         folder = Path(text)
@@ -52,11 +48,7 @@ def state_of(airflow: AirflowLab, dag_id: str, run_id: str, task_id: str) -> Cal
 
 
 def said_by(code: str, folder: Path, **environment: str) -> str:
-    """What a Python process prints that has an Airflow home of its own.
-
-    :param folder: its home, and the folder of its DAG files.
-    :raises AssertionError: it ended with an error.
-    """
+    """What a Python process prints that has an Airflow home of its own."""
     given = {
         **os.environ,
         "AIRFLOW_HOME": str(folder),

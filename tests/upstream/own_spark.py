@@ -41,10 +41,7 @@ def properties_in(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def own_spark(folder: Path, properties: dict[str, str] | None = None) -> Iterator[Any]:
-    """A classic session.
-
-    :param properties: further ones, or others than :func:`properties_in` gives.
-    """
+    """A classic session."""
     # The path is also that of the processes beside the driver, in which data sources are planned.
     with spark_session({**properties_in(folder), **(properties or {})}, {"PYTHONPATH": _ROOT}) as session:
         yield session

@@ -35,11 +35,7 @@ def names() -> list[str]:
 
 
 def show(name: str) -> str:
-    """Run one script.
-
-    :returns: what was seen, in a sentence.
-    :raises AssertionError: the fault was not seen.
-    """
+    """Run one script."""
     script = importlib.import_module(f"tests.upstream.{name}")
     with _labs(name) as start:
         return str(script.show(start))
@@ -65,10 +61,7 @@ def rest_of(lab: TestLab) -> Iterator[ConnectRest]:
 
 
 def start_source(lab: TestLab, name: str, lines: str, **config: str) -> Path:
-    """A file source whose lines are delivered, their offset committed.
-
-    :returns: the file that it reads.
-    """
+    """A file source whose lines are delivered, their offset committed."""
     file = lab.data_dir / f"{name}.txt"
     file.write_text(lines, encoding="utf-8")
     lab.create_topic(name)

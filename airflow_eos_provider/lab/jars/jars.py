@@ -134,7 +134,7 @@ def _fetch(
     total = len(missing)
     progress(f"Fetching {total} jar{'s' * (total > 1)} of {lock.title} into {folder} (once; about 20 s)")
     with tempfile.TemporaryDirectory(prefix=f".fetch-{lock.digest}-", dir=folder.parent) as scratch:
-        retrieve(missing, Path(scratch), jvm_options=jvm_options)
+        retrieve(missing, Path(scratch), jvm_options)
         for jar in missing:
             arrived = Path(scratch) / jar.file_name
             found = sha256(arrived)

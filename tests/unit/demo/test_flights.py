@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from airflow_eos_provider.demo import flights
-from airflow_eos_provider.demo.flights import HOUR_FORMAT, JANUARY_COUNT, Feeder, flight_lines, january
+from airflow_eos_provider.demo.flights import HOUR_FORMAT, JANUARY_COUNT, feed, flight_lines, january
 from airflow_eos_provider.demo.intervals import DAY, FIRST_DAY
-from tests.waiting import until
 
 
 def test_the_first_flight_has_its_line_number_first_and_then_all_columns_in_their_order() -> None:
@@ -48,37 +49,26 @@ def test_the_first_27004_lines_are_new_yorks_january(lines: list[bytes]) -> None
     assert JANUARY_COUNT == 27_004
 
 
-def test_the_feeder_keeps_its_rate_and_writes_whole_lines_in_order(tmp_path: Path) -> None:
-    path = tmp_path / "flights.jsonl"
-    looks = []
+def test_the_rate_is_kept_and_whole_lines_are_written_in_order(tmp_path: Path) -> None:
+    path, stop = tmp_path / "flights.jsonl", threading.Event()
+    looks = [b""]
     started = time.monotonic()
-    with Feeder(path, rate=2000) as feeder:
-        while feeder.written < 1500:
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(feed, path, 2000, stop)
+        while looks[-1].count(b"\n") < 1500:
             assert time.monotonic() - started < 300
-            looks.append(path.read_bytes())  # may fall into the midst of a write, and end within a line
             time.sleep(0.05)
+            looks.append(path.read_bytes())  # may fall into the midst of a write, and end within a line
         took = time.monotonic() - started
-        written = feeder.stop()
+        stop.set()
     assert took > 0.6
     content = path.read_bytes()
-    assert content == b"".join(islice(flight_lines(), written))
+    assert content == b"".join(islice(flight_lines(), written.result()))
     assert all(content.startswith(look) for look in looks)
 
 
-def test_the_feeder_ends_by_itself_after_the_last_flight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_by_itself_after_the_last_flight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = list(islice(flight_lines(), 321))
     monkeypatch.setattr(flights, "flight_lines", lambda: iter(few))
-    with Feeder(tmp_path / "flights.jsonl", rate=10_000) as feeder:
-        until(lambda: not feeder.is_running, "its end", seconds=60)
-        assert feeder.stop() == 321
+    assert feed(tmp_path / "flights.jsonl", 10_000, threading.Event()) == 321
     assert (tmp_path / "flights.jsonl").read_bytes().count(b"\n") == 321
-
-
-def test_a_failed_write_is_told_when_the_feeder_is_stopped(tmp_path: Path) -> None:
-    feeder = Feeder(tmp_path / "flights.jsonl", rate=10_000)
-    feeder.path.unlink()
-    feeder.path.mkdir()
-    with feeder:
-        until(lambda: not feeder.is_running, "its end", seconds=60)
-        with pytest.raises(IsADirectoryError, match="Is a directory"):
-            feeder.stop()

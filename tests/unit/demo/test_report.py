@@ -46,7 +46,6 @@ def round_of(after: dict[int, TransactionDescription | None] | None = None, late
 def comparison(topic: str) -> Comparison:
     return Comparison(
         topic=topic,
-        against="the input",
         records=1003,
         expected=1000,
         missing=0,

@@ -32,12 +32,11 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> dict[Artifact, bytes]:
     """What Ivy would deliver; a real repository cannot be made to deliver a wrong jar."""
     content = dict(CONTENT)
 
-    def retrieve(artifacts: Iterable[Artifact], into: Path, **_: Any) -> list[Artifact]:
-        for jar in (wanted := list(artifacts)):
+    def retrieve(artifacts: Iterable[Artifact], into: Path, *_: Any) -> None:
+        for jar in artifacts:
             if jar not in content:
                 raise UnreachableError("the repository does not answer")
             (into / jar.file_name).write_bytes(content[jar])
-        return wanted
 
     monkeypatch.setattr(jars, "retrieve", retrieve)
     return content
@@ -123,7 +122,7 @@ def test_without_pyspark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
         ivy_jar()
 
 
-def _must_not_be_called(*_: Any, **__: Any) -> list[Artifact]:
+def _must_not_be_called(*_: Any) -> None:
     raise AssertionError("fetched again")
 
 
