@@ -10,13 +10,12 @@ from random import SystemRandom
 
 import psutil
 
-from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.errors import EosError
 
 #: Where ports are looked for: below the range from which Linux takes the ports of outgoing connections.
-_PORTS = range(20_000, 32_000)
+_PORTS = "20000-31999"
 
-#: ``20000-23999``: look there instead. A lab's stopped worker holds no port, so nothing but a range of its own keeps
-#: another lab from taking it.
+#: Look there instead: only a range of its own keeps the port of a lab's stopped worker from other labs.
 PORTS_VARIABLE = "EOS_LAB_PORTS"
 
 #: Ports that this process has given away: their owners may not listen just now.
@@ -29,8 +28,9 @@ def free_ports(count: int) -> list[int]:
     All are bound at once, so that they differ; two labs that start together look in random places, so that they are
     unlikely to meet. None is given away twice by one process.
     """
-    ports_searched = _range()
-    unused = [port for port in ports_searched if port not in _given]
+    between = os.environ.get(PORTS_VARIABLE, _PORTS)
+    first, last = map(int, between.split("-"))
+    unused = [port for port in range(first, last + 1) if port not in _given]
     candidates = SystemRandom().sample(unused, k=min(200 + count, len(unused)))
     ports: list[int] = []
     with ExitStack() as held:
@@ -44,23 +44,9 @@ def free_ports(count: int) -> list[int]:
                 continue
             ports.append(port)
     if len(ports) < count:
-        between = f"between {ports_searched.start} and {ports_searched.stop - 1}"
-        raise EosError(f"Only {len(ports)} free ports were found {between}.")
+        raise EosError(f"Only {len(ports)} free ports were found in {between}.")
     _given.update(ports)
     return ports
-
-
-def _range() -> range:
-    text = os.environ.get(PORTS_VARIABLE)
-    if not text:
-        return _PORTS
-    try:
-        first, last = map(int, text.split("-"))
-    except ValueError:
-        first = last = 0
-    if not 1024 <= first <= last < 65536:
-        raise ConfigurationError(f"{PORTS_VARIABLE} is {text!r}.", expected="a range of ports such as 20000-23999")
-    return range(first, last + 1)
 
 
 def require_free(port: int, wanted_by: str, address: str = "127.0.0.1", seconds: float = 0.0) -> None:

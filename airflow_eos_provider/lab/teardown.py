@@ -13,7 +13,6 @@ from pathlib import Path
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.lab.ownership import exclusive, own_process, own_processes
 from airflow_eos_provider.lab.record import LabRecord
-from airflow_eos_provider.lab.servers.broker import broker_name
 from airflow_eos_provider.lab.servers.part import pid_file_of
 from airflow_eos_provider.lab.servers.postgres import POSTGRES
 from airflow_eos_provider.processes import ProcessIdentity
@@ -30,13 +29,15 @@ def stop_all(folder: Path, record: LabRecord | None, kill: bool) -> int:
     """
     token = record.token if record else None
     everything = own_processes(folder, token)
-    brokers = _brokers(folder, record) if record else []
-    postgres = own_process(pid_file_of(folder, POSTGRES), record.token) if record else None
-    stop_side_by_side((process for process in everything if process not in (*brokers, postgres)), kill=kill)
-    if postgres is not None:
-        _ask_for_fast_shutdown(postgres)
+    brokers = _named(folder.glob("broker*.pid"), token)
+    postgres = _named([pid_file_of(folder, POSTGRES)], token)
+    stop_side_by_side((process for process in everything if process not in (*brokers, *postgres)), kill=kill)
+    for server in postgres:
+        with contextlib.suppress(ProcessLookupError):
+            if server.is_alive():  # SIGINT ends the clients' sessions. After SIGTERM, which all get, it waits for them.
+                os.kill(server.pid, signal.SIGINT)
     stop_side_by_side(brokers, kill=kill)
-    stop_side_by_side([postgres] if postgres is not None else [])
+    stop_side_by_side(postgres)
     left = own_processes(folder, token)
     stop_side_by_side(left)
     left = [process for process in left if process.is_alive()]
@@ -84,17 +85,9 @@ def take_down(
         return is_lab or stopped > 0
 
 
-def _brokers(folder: Path, record: LabRecord) -> list[ProcessIdentity]:
-    names = (broker_name(number) for number in range(1, len(record.broker_ports) + 1))
-    processes = (own_process(pid_file_of(folder, name), record.token) for name in names)
+def _named(pid_files: Iterable[Path], token: str | None) -> list[ProcessIdentity]:
+    processes = (own_process(file, token) for file in pid_files) if token else ()
     return [process for process in processes if process is not None]
-
-
-def _ask_for_fast_shutdown(postgres: ProcessIdentity) -> None:
-    """SIGINT: end the clients' sessions, then end. After SIGTERM, which all get, it would wait for its clients."""
-    if postgres.is_alive():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(postgres.pid, signal.SIGINT)
 
 
 def stop_side_by_side(processes: Iterable[ProcessIdentity], *, kill: bool = False) -> None:

@@ -51,7 +51,7 @@ class Broker(Part):
 
     @property
     def name(self) -> str:
-        return broker_name(self.number)
+        return "broker" if self.number == 1 else f"broker{self.number}"
 
     @property
     def log_folder(self) -> Path:
@@ -154,8 +154,3 @@ class Broker(Part):
             log_config=self.log_config,
             options=self.jvm_options,
         )
-
-
-def broker_name(number: int) -> str:
-    """What the files and the process of a broker are called: ``broker``, ``broker2`` and so on."""
-    return "broker" if number == 1 else f"broker{number}"

@@ -7,21 +7,14 @@ import socket
 
 import pytest
 
-from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.ports import PORTS_VARIABLE, free_ports, require_free
 
 
 def test_a_port_is_given_away_once_and_from_the_range_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     (used,) = free_ports(1)
     monkeypatch.setenv(PORTS_VARIABLE, f"{used}-{used}")
-    with pytest.raises(EosError, match=f"Only 0 free ports were found between {used} and {used}"):
-        free_ports(1)
-
-
-@pytest.mark.parametrize("text", ["20000", "b-a", "80-90", "30000-20000", "20000-70000"])
-def test_what_is_no_range_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PORTS_VARIABLE, text)
-    with pytest.raises(ConfigurationError, match=PORTS_VARIABLE):
+    with pytest.raises(EosError, match=f"Only 0 free ports were found in {used}-{used}"):
         free_ports(1)
 
 
