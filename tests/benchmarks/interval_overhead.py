@@ -1,8 +1,7 @@
 """What an interval run costs beyond its rows, where rows cost nothing: all of it is protocol.
 
 *One run* of four rows by ``write_interval``, beside the same four rows through the same Spark job that writes nothing;
-with 10 completed intervals in the ledger, with 100,000, and with 10 in a group that has written 1,000 intervals within
-the hour, whose records compaction leaves in the control topic. *One slice*: a run of 256 slices without rows by one
+with 10 completed intervals in the ledger, and with 100,000. *One slice*: a run of 256 slices without rows by one
 task, without Spark, beside as many plain transactions of one record by the same producer. Each is tried several times,
 in turn, in one session; the best of each counts, for what disturbs only ever slows down.
 """
@@ -23,7 +22,6 @@ from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.topics.control_topic import generation_records, plan_record, task_count_record
 from airflow_eos_provider.interval.topics.ledger import CompleteRecord, complete_record
 from airflow_eos_provider.interval.topics.preparation import prepare_topics
 from airflow_eos_provider.interval.write.slice_writer import open_producer
@@ -35,7 +33,6 @@ from tests.faults.local_runner import write_slices
 
 TRIALS = 5
 INTERVALS = (10, 100_000)
-RUNS_OF_THE_HOUR = 1_000
 SLICES = 256
 _ROWS = 4
 _FIRST = datetime(2000, 1, 1, tzinfo=UTC)
@@ -48,7 +45,6 @@ def run(console: Console) -> list[Result]:
     with own_lab("overhead") as lab:
         kafka = KafkaSettings.of(lab.bootstrap_servers)
         few, many = (_pipeline(kafka, count) for count in INTERVALS)
-        busy = _busy_group(kafka)
         slices = _best({"slices": lambda: _run_of_slices(few), "plain": lambda: _plain_transactions(few)}, console)
         with local_spark(lab.options.root, "1g") as spark:
             frame = spark.range(0, _ROWS, 1, _ROWS).selectExpr("cast(id as string) key", "cast(id as string) value")
@@ -56,12 +52,11 @@ def run(console: Console) -> list[Result]:
                 "empty job": lambda: _empty_job(frame),
                 "few": lambda: _run_by_spark(frame, few),
                 "many": lambda: _run_by_spark(frame, many),
-                "busy": lambda: _run_by_spark(frame, busy),
             }
             for way in ways.values():
                 way()  # the first of each starts Python workers and compiles
             runs = _best(ways, console)
-    beyond = {name: runs[name] - runs["empty job"] for name in ("few", "many", "busy")}
+    beyond = {name: runs[name] - runs["empty job"] for name in ("few", "many")}
     return [
         Result(
             "interval_overhead",
@@ -71,7 +66,7 @@ def run(console: Console) -> list[Result]:
             "s",
             f"a run of {_ROWS} rows and slices behind {INTERVALS[1]:,} completed intervals against a Spark job of the "
             f"same rows that writes nothing: {beyond['many']:.2f} s beyond it, {beyond['few']:.2f} s behind "
-            f"{INTERVALS[0]}, {beyond['busy']:.2f} s in a group with {RUNS_OF_THE_HOUR:,} runs of the last hour",
+            f"{INTERVALS[0]}",
         ),
         Result(
             "interval_overhead_slices",
@@ -111,28 +106,6 @@ def _pipeline(kafka: KafkaSettings, completed: int) -> Pipeline:
             producer.poll()
     producer.flush()
     producer.commit()
-    return pipeline
-
-
-def _busy_group(kafka: KafkaSettings) -> Pipeline:
-    """A pipeline in a group of its own, in which so many runs of another pipeline were just completed."""
-    group = "bench-busy"
-    pipeline = Pipeline("busy", group, kafka, topic="bench", target_partitions=1)
-    other = Pipeline("other", group, kafka, topic="bench", target_partitions=1)
-    for one in (pipeline, other):
-        prepare_topics(one)
-    producer = TransactionalProducer(kafka, "bench-busy", timeout_ms=60_000)
-    producer.init()
-    for number in range(RUNS_OF_THE_HOUR):
-        run = _run(other, number)
-        plan = RunPlan(run, [{"nothing": n} for n in range(_ROWS)], {})
-        tasks = [(n,) for n in range(_ROWS)]
-        records = [plan_record(plan), *generation_records(run, tasks), task_count_record(run, _ROWS)]
-        producer.begin()
-        for key, value in [*records, *((record.key, None) for record in records)]:
-            producer.produce(pipeline.control_topic, key, value)
-        producer.flush()
-        producer.commit()
     return pipeline
 
 
