@@ -21,10 +21,7 @@ REQUIRED = Depends(may_see_connections)
 
 
 def visible_to(user: BaseUser, connections: Collection[tuple[str, str | None]]) -> set[str]:
-    """The ids of the connections that a user may see.
-
-    :param connections: ids with the teams that they belong to.
-    """
+    """The ids of the connections that a user may see."""
     manager, seen = get_auth_manager(), set[str]()
     for team in {team for _, team in connections}:
         ids = {connection_id for connection_id, its in connections if its == team}

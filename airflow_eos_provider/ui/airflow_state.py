@@ -5,8 +5,7 @@ Read from Airflow's database, and only for DAGs that the user may see.
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -164,10 +163,8 @@ def _runs_of(dag_ids: Sequence[str], session: Session) -> dict[Interval, DagRunS
     return found
 
 
-#: What is known of timetables, by the DAG and the hash of its version: a page asks again and again, Airflow takes a
-#: millisecond for each interval of a timetable, and longer to make a DAG of what it has stored.
-_schedules: OrderedDict[tuple[str, str], Schedule | None] = OrderedDict()
-_schedules_lock = threading.Lock()
+#: What is known of timetables is kept: a page asks again and again, Airflow takes a millisecond for each interval of a
+#: timetable, and longer to make a DAG of what it has stored.
 _MOST_SCHEDULES = 1_000
 
 #: So many gaps of one timetable are remembered.
@@ -177,22 +174,15 @@ _MOST_GAPS = 20_000
 def _schedule_of(dag_id: str, session: Session) -> Schedule | None:
     """The intervals of a DAG's timetable; None if it has none of any width."""
     newest = select(SerializedDagModel.dag_hash).where(SerializedDagModel.dag_id == dag_id)
-    key = (dag_id, session.scalar(newest.order_by(SerializedDagModel.created_at.desc()).limit(1)) or "")
-    with _schedules_lock:
-        if key in _schedules:
-            _schedules.move_to_end(key)
-            return _schedules[key]
-    found = _read_schedule(dag_id, session)
-    with _schedules_lock:
-        _schedules[key] = found
-        while len(_schedules) > _MOST_SCHEDULES:
-            _schedules.popitem(last=False)
-    return found
+    return _read_schedule(dag_id, session.scalar(newest.order_by(SerializedDagModel.created_at.desc()).limit(1)) or "")
 
 
-def _read_schedule(dag_id: str, session: Session) -> Schedule | None:
+@lru_cache(_MOST_SCHEDULES)
+def _read_schedule(dag_id: str, dag_hash: str) -> Schedule | None:
+    """The schedule of this version of a DAG."""
     try:
-        dag = SerializedDagModel.get_dag(dag_id, session=session)
+        with create_session() as session:
+            dag = SerializedDagModel.get_dag(dag_id, session=session)
     except Exception:  # another version's DAG, or a timetable of a plugin that is not here
         return None
     if dag is None or not dag.timetable.can_be_scheduled or dag.timetable.partitioned:

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from airflow.sdk.exceptions import AirflowNotFoundException
-from fastapi import Response
+from fastapi import APIRouter, Request, Response
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.ui.documents import redacted, to_json
+from airflow_eos_provider.ui.documents import Filters, PagingDep, Table, redacted, to_json
 from airflow_eos_provider.ui.looks import Looks, Problem, Seen
 
 T = TypeVar("T")
@@ -41,11 +41,7 @@ async def in_thread(make: Callable[..., R], *arguments: Any) -> R:
 
 
 async def answer(seen: Seen[T], make: Callable[[T], Mapping[str, Any]], without: Mapping[str, Any]) -> Response:
-    """A snapshot as a document.
-
-    :param make: makes the document.
-    :param without: the document before the first snapshot.
-    """
+    """A snapshot as a document."""
     return await in_thread(_answer, seen, make, without)
 
 
@@ -60,12 +56,13 @@ def errors_of(*problems: Problem | None) -> list[dict[str, str]]:
     return [problem.to_dict() for problem in problems if problem is not None]
 
 
-def cluster_of(connection_id: str) -> ConnectCluster:
-    """The Connect cluster of a connection.
+def not_known(errors: Mapping[str, EosError]) -> list[dict[str, str]]:
+    """Why something of these connectors is not known, as documents have it."""
+    return [{"connector": name, **Problem.of(error).to_dict()} for name, error in errors.items()]
 
-    :raises NotThereError: there is no such connection, or it is of another type.
-    :raises ConfigurationError: what it says is not usable.
-    """
+
+def cluster_of(connection_id: str) -> ConnectCluster:
+    """The Connect cluster of a connection."""
     try:
         connection = KafkaConnectHook.get_connection(connection_id)
     except AirflowNotFoundException:
@@ -81,13 +78,44 @@ def cluster_of(connection_id: str) -> ConnectCluster:
 async def see_cluster(
     looks: Looks, connection_id: str, kind: str, look: Callable[[ConnectCluster], T], **limits: float
 ) -> Seen[T]:
-    """A snapshot of the Connect cluster of a connection.
-
-    :param kind: names the snapshot.
-    :param limits: as :meth:`Looks.see` takes them.
-    """
+    """A snapshot of the Connect cluster of a connection."""
     limits.setdefault("kept_seconds", KEPT_SECONDS)
     return await looks.see((connection_id, kind), lambda: look(cluster_of(connection_id)), **limits)
+
+
+def add_rows(
+    router: APIRouter,
+    looks: Looks,
+    path: str,
+    kind: str,
+    look: Callable[[ConnectCluster], T],
+    table: Callable[[T], Table],
+    filters: Filters,
+    **limits: float,
+) -> None:
+    """Add the route of a list of a cluster: a page of those rows of a snapshot that are asked for."""
+
+    async def rows(connection_id: str, paging: PagingDep, request: Request) -> Response:
+        seen = await see_cluster(looks, connection_id, kind, look, **limits)
+        keep = filters(request.query_params)
+        return await answer(seen, lambda found: table(found).page(paging, keep), NO_ITEMS)
+
+    router.add_api_route(f"/api/clusters/{{connection_id}}/{path}", rows, methods=["GET"])
+
+
+def add_document(
+    router: APIRouter,
+    looks: Looks,
+    path: str,
+    look: Callable[[ConnectCluster], Mapping[str, Any]],
+    kept_seconds: float = KEPT_SLOW_SECONDS,
+) -> None:
+    """Add the route of a document of a cluster, which is all of a snapshot."""
+
+    async def document(connection_id: str) -> Response:
+        return await answer(await see_cluster(looks, connection_id, path, look, kept_seconds=kept_seconds), dict, {})
+
+    router.add_api_route(f"/api/clusters/{{connection_id}}/{path}", document, methods=["GET"])
 
 
 def _answer(seen: Seen[T], make: Callable[[T], Mapping[str, Any]], without: Mapping[str, Any]) -> Response:

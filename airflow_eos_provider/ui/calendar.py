@@ -39,11 +39,7 @@ _CLOCKS_DIFFER = 10.0
 
 @dataclass(frozen=True, slots=True)
 class DagRunSeen:
-    """A DAG run of an interval.
-
-    :param link: to Airflow's own page about it.
-    :param ended_at: seconds since the epoch; None while it runs.
-    """
+    """A DAG run of an interval."""
 
     dag_id: str
     run_id: str
@@ -74,24 +70,6 @@ class Calendar:
     schedule: Schedule | None = None
     looked_at: float | None = None
 
-    def cells(self, start: datetime | None = None, end: datetime | None = None) -> list[dict[str, Any]]:
-        """A cell for each interval, in their order; those of :meth:`wider` are none of them.
-
-        :param start: leave out what begins before.
-        :param end: leave out what ends after; what a schedule has up to there is added.
-        """
-        known = self._known()
-        return self._cells(known, self._wider(known), start, end)
-
-    def wider(self, start: datetime | None = None, end: datetime | None = None) -> list[dict[str, Any]]:
-        """A cell for each interval that was written instead of several others, which are cells of :meth:`cells`.
-
-        :param start: leave out what ends before.
-        :param end: leave out what begins after.
-        """
-        known = self._known()
-        return self._wider_cells(known, self._wider(known), start, end)
-
     def _cells(
         self, known: _Known, wider: Set[Interval], start: datetime | None, end: datetime | None
     ) -> list[dict[str, Any]]:
@@ -117,7 +95,10 @@ class Calendar:
         ]
 
     def document(self, start: datetime | None = None, end: datetime | None = None) -> dict[str, Any]:
-        """The calendar as JSON."""
+        """The calendar as JSON: a cell for each interval, and for each that was written instead of several others.
+
+        Cells outside of the limits are left out; what a schedule has up to the end is added.
+        """
         known = self._known()
         wider = self._wider(known)
         cells = self._cells(known, wider, start, end)
@@ -206,10 +187,7 @@ class Calendar:
         return {"state": state, "run": whole.name, "part_of": whole.name}
 
     def _cell(self, interval: Interval, runs: Sequence[RunStatus], *, is_last: bool) -> dict[str, Any]:
-        """What is known of an interval.
-
-        :param is_last: whether nothing is known of any that comes later; else it was due.
-        """
+        """What is known of an interval."""
         dag_run = self.dag_runs.get(interval)
         newest = max(runs, key=lambda status: status.run.revision, default=None)
         name = interval.name

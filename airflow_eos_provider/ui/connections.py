@@ -22,10 +22,7 @@ _VARIABLE = "AIRFLOW_CONN_"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Known:
-    """A connection, without what is secret in it.
-
-    :param team: that it belongs to; None for no team.
-    """
+    """A connection, without what is secret in it."""
 
     connection_id: str
     conn_type: str

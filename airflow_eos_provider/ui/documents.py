@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
@@ -15,14 +16,14 @@ from airflow_eos_provider.redaction import HIDDEN, is_secret_itself, redact
 #: A longer list is cut.
 MOST_ITEMS = 100_000
 
-#: A connector may have any name.
-ConnectorName = Annotated[str, Query(max_length=4_000)]
-
 #: Names of moments and durations.
 _TIMES = re.compile(r"(.*_)?(at|ms|seconds)")
 
 #: An item of a list, as JSON.
 Item = Mapping[str, Any]
+
+#: The parameters of a request -> which items it wants.
+Filters = Callable[[Mapping[str, str]], Callable[[Item], bool]]
 
 
 def redacted(document: Any) -> Any:
@@ -50,12 +51,7 @@ def _under(key: str, value: Any, known: dict[str, str]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """The requested part of a list.
-
-    :param search: words that an item must contain.
-    :param page: from 1.
-    :param page_size: items of a page.
-    """
+    """The requested part of a list."""
 
     search: str = ""
     page: int = 1
@@ -81,26 +77,30 @@ class Table:
     :param items: without secrets.
     :param texts: the searchable text of each item, in lower case.
     :param total: number of items before the list was cut.
+    :param head: what applies to all of them: the other fields of the document.
     """
 
     items: Sequence[Item]
     texts: Sequence[str]
     total: int
+    head: Mapping[str, Any]
 
     @classmethod
-    def of(cls, items: Iterable[Item]) -> Table:
-        """Remove the secrets of a list."""
+    def of(cls, items: Iterable[Item], head: Mapping[str, Any] = MappingProxyType({})) -> Table:
+        """Remove the secrets of a list and its head."""
         kept, total, known = list[Item](), 0, dict[str, str]()
         for total, item in enumerate(items, 1):
             if total <= MOST_ITEMS:
                 kept.append(_redacted(item, known))
-        return cls(kept, ["\n".join(_leaves(_searched(item))).lower() for item in kept], total)
+        texts = ["\n".join(_leaves(_searched(item))).lower() for item in kept]
+        return cls(kept, texts, total, redacted(head))
+
+    def itself(self) -> Table:
+        """A snapshot that is a list."""
+        return self
 
     def page(self, paging: Paging, keep: Callable[[Item], bool] | None = None) -> dict[str, Any]:
-        """One page of the items that match the search, as JSON.
-
-        :param keep: filters the items; None keeps all.
-        """
+        """One page of the items that match the search, as JSON."""
         words = paging.search.lower().split()
         found: Sequence[Item] = self.items
         if words:
@@ -111,6 +111,7 @@ class Table:
             found = [item for item in found if keep(item)]
         first = (paging.page - 1) * paging.page_size
         return {
+            **self.head,
             "items": found[first : first + paging.page_size],
             "total": self.total,
             "found": len(found),
@@ -119,33 +120,18 @@ class Table:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Rows and what applies to all of them, without secrets.
-
-    :param rows: one per item.
-    :param head: the other fields of the document.
-    """
-
-    rows: Table
-    head: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, rows: Iterable[Item], head: Mapping[str, Any]) -> Listing:
-        """Remove the secrets of rows and head."""
-        return cls(Table.of(rows), redacted(head))
-
-    def page(self, paging: Paging, keep: Callable[[Item], bool] | None = None) -> dict[str, Any]:
-        """One page, as :meth:`Table.page` takes and gives it, with the head."""
-        return {**self.head, **self.rows.page(paging, keep)}
-
-
 def keep_where(**wanted: str) -> Callable[[Item], bool]:
-    """A filter by values; empty values match everything, ``true`` matches true."""
-    asked = {name: value for name, value in wanted.items() if value}
+    """A filter by values. An empty value and ``false`` match everything, ``true`` matches true."""
+    asked = {name: value for name, value in wanted.items() if value not in ("", "false")}
     return lambda item: all(
         value == str(item.get(name)) or (item.get(name) is True and value == "true") for name, value in asked.items()
     )
+
+
+def filter_by(*names: str, **fields: str) -> Filters:
+    """The filters of a route: parameters that name a field of the items, and others by the field that they mean."""
+    asked = {**dict(zip(names, names, strict=True)), **fields}
+    return lambda query: keep_where(**{field: query.get(name, "") for name, field in asked.items()})
 
 
 def to_json(document: Any) -> bytes:

@@ -43,10 +43,7 @@ NEWER_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a snapshot, or a part of it, failed.
-
-    :param kind: the class of the error.
-    """
+    """Why a snapshot, or a part of it, failed."""
 
     found: str
     expected: str = ""
@@ -66,13 +63,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Seen(Generic[T]):
-    """A snapshot; if the newest failed, the last good one.
-
-    :param value: None if there is no good snapshot yet.
-    :param at: when it was taken, seconds since the epoch.
-    :param problem: why the newest snapshot failed.
-    :param is_looking: whether a snapshot is being taken, or waits for its turn.
-    """
+    """A snapshot; if the newest failed, the last good one."""
 
     value: T | None
     at: float | None
@@ -121,11 +112,7 @@ class _Entry(Generic[T]):
 
 
 class Looks:
-    """Takes snapshots and keeps them; safe for several threads and event loops.
-
-    :param at_once: how many snapshots are taken at once.
-    :param of_a_cluster: how many of one cluster.
-    """
+    """Takes snapshots and keeps them; safe for several threads and event loops."""
 
     def __init__(self, at_once: int = MOST_AT_ONCE, of_a_cluster: int = MOST_OF_A_CLUSTER) -> None:
         self._at_once = at_once

@@ -317,7 +317,7 @@ def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(lab: Lab) 
     assert "left alone" in printed["why"]
     page = look_at(FENCING, lab.cluster())
     assert page.head["nothing_to_do"] is True
-    assert [each for each in page.rows.items if each["connector"] == IDLE] == [printed]
+    assert [each for each in page.items if each["connector"] == IDLE] == [printed]
     assert printed["ids"][0]["producer_epoch"] is not None
 
     _reconfigure(lab, "1000")

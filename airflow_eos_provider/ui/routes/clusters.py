@@ -6,10 +6,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from operator import attrgetter
+from typing import Any
 
 from airflow.api_fastapi.core_api.security import GetUserDep
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 
 from airflow_eos_provider.cluster_status import all_findings, to_document
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
@@ -21,26 +22,18 @@ from airflow_eos_provider.ui.access import visible_to
 from airflow_eos_provider.ui.airflow_state import airflow_address
 from airflow_eos_provider.ui.answers import (
     KEPT_SLOW_SECONDS,
-    NO_ITEMS,
+    add_document,
+    add_rows,
     answer,
     errors_of,
     in_thread,
     see_cluster,
 )
 from airflow_eos_provider.ui.connections import CLUSTER_TYPES, Known, known_connections
-from airflow_eos_provider.ui.documents import (
-    ConnectorName,
-    Item,
-    Paging,
-    PagingDep,
-    Table,
-    keep_where,
-    redacted,
-    to_json,
-)
+from airflow_eos_provider.ui.documents import Item, Paging, PagingDep, Table, filter_by, redacted, to_json
 from airflow_eos_provider.ui.looks import Looks, Seen
 from airflow_eos_provider.ui.routes.rolls import newest_roll, see_journal
-from airflow_eos_provider.ui.routes.transactions import see_hanging
+from airflow_eos_provider.ui.routes.transactions import look_for_hanging
 
 #: Characters shown of a stack trace: the error comes first.
 TRACE_LENGTH = 600
@@ -51,26 +44,15 @@ NAMED_TASKS = 20
 #: Do not wait for uncertain drift to settle: the next snapshot shows it.
 _DRIFT_STABLE_SECONDS = 0.0
 
-Words = Annotated[str, Query(max_length=300)]
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterLook:
-    """A snapshot of a cluster, as the page shows it.
-
-    :param status: the cluster without its lists.
-    :param counts: of connectors and tasks, for the card; None where unknown.
-    """
+    """A snapshot of a cluster, as the page shows it."""
 
     status: Mapping[str, Any]
     counts: Mapping[str, Any]
     connectors: Table
     tasks: Table
-
-    @property
-    def unseen(self) -> dict[str, Any]:
-        """Whether connectors and tasks are known, and the reasons if not."""
-        return {"is_known": self.counts["connectors"] is not None, "problems": self.status["problems"]}
 
 
 def look_at(cluster: ConnectCluster) -> ClusterLook:
@@ -99,11 +81,12 @@ def cluster_look(observation: Observation, found: tuple[Finding, ...] = ()) -> C
     )
     document["problems"] = [problem for problem in problems if problem]
     counts = _counts(observation, connectors, tasks, transactions)
+    head = {"is_known": counts["connectors"] is not None, "problems": document["problems"]}
     return ClusterLook(
         redacted(document),
         redacted({**_modes(document["workers"]), **counts}),
-        Table.of(_connector(each, observation) for each in connectors),
-        Table.of(tasks),
+        Table.of((_connector(each, observation) for each in connectors), head),
+        Table.of(tasks, head),
     )
 
 
@@ -127,32 +110,11 @@ def routes(looks: Looks) -> APIRouter:
         seen = await see_cluster(looks, connection_id, "status", look_at)
         return await answer(seen, lambda found: {**found.status, **found.counts}, {})
 
-    @router.get("/api/clusters/{connection_id}/drift")
-    async def drift(connection_id: str) -> Response:
-        seen = await see_cluster(looks, connection_id, "drift", look_for_drift, kept_seconds=KEPT_SLOW_SECONDS)
-        return await answer(seen, dict, {})
-
-    @router.get("/api/clusters/{connection_id}/connectors")
-    async def connectors(
-        connection_id: str,
-        paging: PagingDep,
-        connector: ConnectorName = "",
-        state: Words = "",
-        type: Words = "",
-        pending: bool = False,
-    ) -> Response:
-        seen = await see_cluster(looks, connection_id, "status", look_at)
-        keep = keep_where(connector=connector, state=state, type=type, pending_fencing="true" if pending else "")
-        return await answer(seen, lambda found: {**found.unseen, **found.connectors.page(paging, keep)}, NO_ITEMS)
-
-    @router.get("/api/clusters/{connection_id}/tasks")
-    async def tasks(
-        connection_id: str, paging: PagingDep, connector: ConnectorName = "", state: Words = "", worker: Words = ""
-    ) -> Response:
-        seen = await see_cluster(looks, connection_id, "status", look_at)
-        keep = keep_where(connector=connector, state=state, reported_by=worker)
-        return await answer(seen, lambda found: {**found.unseen, **found.tasks.page(paging, keep)}, NO_ITEMS)
-
+    add_document(router, looks, "drift", look_for_drift)
+    of_connectors = filter_by("connector", "state", "type", pending="pending_fencing")
+    of_tasks = filter_by("connector", "state", worker="reported_by")
+    add_rows(router, looks, "connectors", "status", look_at, attrgetter("connectors"), of_connectors)
+    add_rows(router, looks, "tasks", "status", look_at, attrgetter("tasks"), of_tasks)
     return router
 
 
@@ -185,7 +147,7 @@ async def _card(looks: Looks, head: Item) -> dict[str, Any]:
     journal = await see_journal(looks, connection_id, **at_once)
     slow = {"kept_seconds": KEPT_SLOW_SECONDS, **at_once}
     drift = await see_cluster(looks, connection_id, "drift", look_for_drift, **slow)
-    hanging = await see_hanging(looks, connection_id, **slow)
+    hanging = await see_cluster(looks, connection_id, "hanging", look_for_hanging, **slow)
     return await in_thread(_made_card, head, seen, journal, drift, hanging)
 
 

@@ -5,33 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import ChangeRecord
 from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, whole_history
-from airflow_eos_provider.ui.answers import NO_ITEMS, answer
-from airflow_eos_provider.ui.documents import Paging, PagingDep, Table, keep_where
+from airflow_eos_provider.ui.answers import add_rows
+from airflow_eos_provider.ui.documents import Table, filter_by
 from airflow_eos_provider.ui.looks import Looks
-from airflow_eos_provider.ui.routes.rolls import see_journal
+from airflow_eos_provider.ui.routes.rolls import KEPT_SECONDS, look_at_journal
 
 
 def routes(looks: Looks) -> APIRouter:
     """The route of the history."""
-    router = APIRouter()
-
-    @router.get("/api/clusters/{connection_id}/history")
-    async def history(connection_id: str, paging: PagingDep, kind: str = "") -> Response:
-        seen = await see_journal(looks, connection_id)
-        return await answer(seen, lambda content: history_page(content, paging, kind), NO_ITEMS)
-
+    router, filters = APIRouter(), filter_by("kind")
+    add_rows(router, looks, "history", "journal", look_at_journal, history_of, filters, kept_seconds=KEPT_SECONDS)
     return router
 
 
-def history_page(content: JournalContent, paging: Paging, kind: str = "") -> dict[str, Any]:
-    """A page of the journal's rolls and changes."""
-    items = sorted(_items(content), key=lambda item: item["at"] or 0.0, reverse=True)
-    return Table.of(items).page(paging, keep_where(kind=kind))
+def history_of(content: JournalContent) -> Table:
+    """The journal's rolls and changes."""
+    return Table.of(sorted(_items(content), key=lambda item: item["at"] or 0.0, reverse=True))
 
 
 def _items(content: JournalContent) -> Iterator[dict[str, Any]]:

@@ -115,10 +115,7 @@ def routes(looks: Looks) -> APIRouter:
 
 
 def calendar_of(past: PipelineHistory, dags: PipelineDags, seen: Seen[PipelineHistory]) -> Calendar:
-    """The calendar of what was seen.
-
-    :param seen: the look that has found it.
-    """
+    """The calendar of what was seen."""
     runs = [status.run for status in past.statuses]
     seconds = {run: took for run in runs if (took := past.seconds(run)) is not None}
     began = None if seen.at is None else seen.at - seen.took_seconds
@@ -126,10 +123,7 @@ def calendar_of(past: PipelineHistory, dags: PipelineDags, seen: Seen[PipelineHi
 
 
 def interval_document(past: PipelineHistory, run: Run, dags: PipelineDags, paging: Paging) -> dict[str, Any]:
-    """One run as ``eos intervals show --json`` has it, with its slices and attempts as far as the logs have them.
-
-    :raises NotThereError: nothing of it is on record.
-    """
+    """One run as ``eos intervals show --json`` has it, with its slices and attempts as far as the logs have them."""
     try:
         status = status_among(past.statuses, run)
     except ConfigurationError as part:

@@ -23,8 +23,8 @@ from airflow_eos_provider.journal.topic import read_journal
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, find_rollout, restart_moments, whole_history
 from airflow_eos_provider.ui.airflow_state import approvals_of
-from airflow_eos_provider.ui.answers import NO_ITEMS, NotThereError, answer, errors_of, in_thread, see_cluster
-from airflow_eos_provider.ui.documents import PagingDep, Table, keep_where, redacted
+from airflow_eos_provider.ui.answers import NotThereError, add_rows, answer, errors_of, in_thread, see_cluster
+from airflow_eos_provider.ui.documents import Table, filter_by, redacted
 from airflow_eos_provider.ui.looks import Looks, Seen
 
 #: A roll that runs changes by the second.
@@ -90,13 +90,10 @@ def routes(looks: Looks) -> APIRouter:
     """The routes of rolls."""
     router = APIRouter()
 
-    @router.get("/api/clusters/{connection_id}/rolls")
-    async def rolls(connection_id: str, paging: PagingDep, state: str = "") -> Response:
-        seen = await see_journal(looks, connection_id)
-        keep = keep_where(state=state)
-        return await answer(
-            seen, lambda content: Table.of(map(in_short, whole_history(content))).page(paging, keep), NO_ITEMS
-        )
+    def rolls(content: JournalContent) -> Table:
+        return Table.of(map(in_short, whole_history(content)))
+
+    add_rows(router, looks, "rolls", "journal", look_at_journal, rolls, filter_by("state"), kept_seconds=KEPT_SECONDS)
 
     @router.get("/api/clusters/{connection_id}/rolls/{rollout_id}")
     async def roll(connection_id: str, rollout_id: str, user: GetUserDep) -> Response:
@@ -221,10 +218,7 @@ def _moments(steps: Sequence[Step]) -> list[dict[str, Any]]:
 
 
 def _down(steps: Sequence[Step], *, is_live: bool) -> Iterator[dict[str, Any]]:
-    """From when to when no process of the worker ran, as far as that is known.
-
-    :param is_live: whether a controller carries the roll out.
-    """
+    """From when to when no process of the worker ran, as far as that is known."""
     for restart in _restarts(steps):
         last = restart[-1]
         is_open = is_live and last is steps[-1] and last.status.announces_an_act
@@ -233,10 +227,7 @@ def _down(steps: Sequence[Step], *, is_live: bool) -> Iterator[dict[str, Any]]:
 
 
 def _spans(steps: Sequence[Step], *, is_live: bool) -> list[dict[str, Any]]:
-    """What a worker went through.
-
-    :param is_live: whether a controller carries the roll out.
-    """
+    """What a worker went through."""
     turns = _turns(steps)
     was_stopped = {step.restart_id for step in steps if step.stopped_at is not None}
     ends: Iterable[tuple[Step, Step | None]] = [*pairwise(turns), *((step, None) for step in turns[-1:])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -16,16 +17,13 @@ from airflow_eos_provider.transactions.ends import EndsOrWhy, ends_document, end
 from airflow_eos_provider.transactions.look import Filter, KnownId, id_expiration_seconds
 from airflow_eos_provider.transactions.readers import hanging_document, readers_of
 from airflow_eos_provider.transactions.scope import Scope
-from airflow_eos_provider.ui.answers import KEPT_SLOW_SECONDS, NO_ITEMS, answer, see_cluster
-from airflow_eos_provider.ui.documents import Listing, PagingDep, redacted
-from airflow_eos_provider.ui.looks import Looks, Seen
+from airflow_eos_provider.ui.answers import NO_ITEMS, add_document, answer, see_cluster
+from airflow_eos_provider.ui.documents import PagingDep, Table, keep_where, redacted
+from airflow_eos_provider.ui.looks import Looks
 
 
-def look_at_transactions(cluster: ConnectCluster, *, everyone: bool = False) -> Listing:
-    """The ids of ``eos transactions list``, and how far consumers can read partitions with open transactions.
-
-    :param everyone: ids of the whole Kafka cluster, not of the group alone.
-    """
+def look_at_transactions(cluster: ConnectCluster, *, everyone: bool = False) -> Table:
+    """The ids of ``eos transactions list``, and how far consumers can read partitions with open transactions."""
     notes: list[str] = []
     with ConnectSession(cluster) as session:
         scope = Scope(session, None, report=notes.append)
@@ -42,7 +40,7 @@ def look_at_transactions(cluster: ConnectCluster, *, everyone: bool = False) -> 
         "findings": [each.to_dict() for each in idle],
         "notes": notes,
     }
-    return Listing.of((_row(one, ends, now, expiring) for one in found), head)
+    return Table.of((_row(one, ends, now, expiring) for one in found), head)
 
 
 def look_for_hanging(cluster: ConnectCluster) -> dict[str, Any]:
@@ -54,11 +52,6 @@ def look_for_hanging(cluster: ConnectCluster) -> dict[str, Any]:
     return found
 
 
-async def see_hanging(looks: Looks, connection_id: str, **limits: float) -> Seen[dict[str, Any]]:
-    """Hanging transactions; a snapshot asks every partition, so it is kept for longer."""
-    return await see_cluster(looks, connection_id, "hanging", look_for_hanging, **limits)
-
-
 def routes(looks: Looks) -> APIRouter:
     """The routes of transactions."""
     router = APIRouter()
@@ -67,20 +60,12 @@ def routes(looks: Looks) -> APIRouter:
     async def transactions(
         connection_id: str, paging: PagingDep, open: bool = False, all: bool = False, connector: str = ""
     ) -> Response:
-        kind = "transactions of all" if all else "transactions"
-        seen = await see_cluster(
-            looks, connection_id, kind, lambda cluster: look_at_transactions(cluster, everyone=all)
-        )
-
-        def keep(item: Mapping[str, Any]) -> bool:
-            return (not open or item["open"]) and connector in ("", item["connector"])
-
+        kind, look = ("transactions of all" if all else "transactions"), partial(look_at_transactions, everyone=all)
+        seen = await see_cluster(looks, connection_id, kind, look)
+        keep = keep_where(open="true" if open else "", connector=connector)
         return await answer(seen, lambda found: found.page(paging, keep), NO_ITEMS)
 
-    @router.get("/api/clusters/{connection_id}/hanging")
-    async def hanging(connection_id: str) -> Response:
-        return await answer(await see_hanging(looks, connection_id, kept_seconds=KEPT_SLOW_SECONDS), dict, {})
-
+    add_document(router, looks, "hanging", look_for_hanging)
     return router
 
 

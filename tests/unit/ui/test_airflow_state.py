@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -107,7 +106,7 @@ def test_its_schedule_names_the_intervals_between_two_moments() -> None:
 
 
 def test_a_dag_is_not_read_and_its_timetable_not_asked_again_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(airflow_state, "_schedules", OrderedDict())
+    airflow_state._read_schedule.cache_clear()
     read = list[str]()
 
     def get_dag(dag_id: str, session: Session) -> Any:

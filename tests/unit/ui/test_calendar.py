@@ -52,11 +52,11 @@ def daily(start: datetime, end: datetime) -> Iterator[Interval]:
 
 
 def states(found: Calendar, **limits: Any) -> list[str]:
-    return [cell["state"] for cell in found.cells(**limits)]
+    return [cell["state"] for cell in found.document(**limits)["cells"]]
 
 
 def test_what_the_ledger_has_is_complete_revised_or_running() -> None:
-    cells = calendar([complete(0), complete(1), complete(1, 2), running(2)]).cells()
+    cells = calendar([complete(0), complete(1), complete(1, 2), running(2)]).document()["cells"]
     assert [(cell["state"], cell["done"], cell["slices"], cell["revisions"]) for cell in cells] == [
         ("complete", 4, 4, 1),
         ("revised", 4, 4, 2),
@@ -74,7 +74,7 @@ def test_the_ledger_is_believed_before_airflow_is() -> None:
 
 def test_a_gap_has_cells_of_the_usual_width() -> None:
     found = calendar([complete(0), complete(1), complete(4)])
-    assert [(cell["state"], cell["interval"]) for cell in found.cells()[2:4]] == [
+    assert [(cell["state"], cell["interval"]) for cell in found.document()["cells"][2:4]] == [
         ("missing", day(2).name),
         ("missing", day(3).name),
     ]
@@ -107,7 +107,10 @@ def test_what_has_ended_since_the_look_is_not_missing_yet(ended_at: float, state
 
 def test_a_part_of_it_can_be_asked_for() -> None:
     found = calendar([complete(number) for number in range(10)])
-    assert [cell["interval"] for cell in found.cells(day(3).start, day(4).end)] == [day(3).name, day(4).name]
+    assert [cell["interval"] for cell in found.document(day(3).start, day(4).end)["cells"]] == [
+        day(3).name,
+        day(4).name,
+    ]
 
 
 def test_the_clock_changes_and_days_stay_days() -> None:
@@ -133,7 +136,7 @@ def test_each_interval_is_there_once_among_ten_thousand(schedule: Schedule | Non
 
 def test_gaps_of_a_calendar_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_eos_provider.ui.calendar.MOST_MISSING", 5)
-    assert len(calendar([complete(0), complete(1_000)], schedule=daily).cells()) == 7
+    assert len(calendar([complete(0), complete(1_000)], schedule=daily).document()["cells"]) == 7
 
 
 def test_durations_and_widths() -> None:
@@ -150,7 +153,7 @@ def together(first: int, last: int, *, done: bool = True) -> RunStatus:
 
 
 def seen(found: Calendar, **limits: Any) -> list[tuple[str, str, str | None]]:
-    return [(cell["interval"], cell["state"], cell["part_of"]) for cell in found.cells(**limits)]
+    return [(cell["interval"], cell["state"], cell["part_of"]) for cell in found.document(**limits)["cells"]]
 
 
 @pytest.mark.parametrize("schedule", [daily, None])
@@ -160,8 +163,8 @@ def test_intervals_within_a_complete_one_are_complete_and_lead_to_it(schedule: S
     name = whole.run.name
     parts = [(day(number).name, "complete", name) for number in (0, 1, 2)]
     assert seen(found) == [*parts, (day(3).name, "complete", None), (day(4).name, "missing", None)]
-    assert {(cell["run"], cell["records"]) for cell in found.cells()[:3]} == {(name, None)}
-    (wider,) = found.wider()
+    assert {(cell["run"], cell["records"]) for cell in found.document()["cells"][:3]} == {(name, None)}
+    (wider,) = found.document()["wider"]
     assert (wider["interval"], wider["state"], wider["records"]) == (whole.run.interval.name, "complete", 9)
 
 
@@ -169,7 +172,7 @@ def test_a_wide_interval_within_which_nothing_is_known_has_a_cell_of_its_own() -
     whole = together(0, 2)
     found = calendar([whole, complete(3)])
     assert seen(found) == [(whole.run.interval.name, "complete", None), (day(3).name, "complete", None)]
-    assert found.wider() == []
+    assert found.document()["wider"] == []
 
 
 @pytest.mark.parametrize("schedule", [daily, None])
@@ -180,7 +183,7 @@ def test_a_part_of_a_day_does_not_take_the_days_place(schedule: Schedule | None)
     within = (half.name, "complete", of_day.run.name)
     days = [(day(number).name, "complete", None) for number in range(3)]
     assert seen(found) == [days[0], within, *days[1:]]
-    assert found.wider() == []
+    assert found.document()["wider"] == []
 
 
 def test_a_schedule_makes_cells_of_one_wide_interval_alone() -> None:
@@ -194,7 +197,7 @@ def test_intervals_within_one_that_is_written_are_running_and_lead_to_it() -> No
     whole = together(1, 2, done=False)
     found = calendar([complete(0), whole], {2: "failed"}, schedule=daily)
     assert seen(found)[1:] == [(day(number).name, "running", whole.run.name) for number in (1, 2)]
-    assert [cell["state"] for cell in found.wider()] == ["running"]
+    assert [cell["state"] for cell in found.document()["wider"]] == ["running"]
 
 
 def test_where_the_run_of_the_wider_one_has_failed_so_have_its_parts() -> None:
@@ -207,8 +210,8 @@ def test_where_the_run_of_the_wider_one_has_failed_so_have_its_parts() -> None:
 def test_the_limits_of_a_calendar_hold_for_what_was_written_together() -> None:
     found = calendar([together(0, 2), together(3, 5)], schedule=daily)
     assert [name for name, *_ in seen(found, start=day(2).start, end=day(2).end)] == [day(2).name]
-    assert len(found.wider(start=day(2).start, end=day(2).end)) == 1
-    assert len(found.wider()) == 2
+    assert len(found.document(start=day(2).start, end=day(2).end)["wider"]) == 1
+    assert len(found.document()["wider"]) == 2
 
 
 def test_months_are_no_wider_for_being_longer() -> None:
@@ -222,12 +225,12 @@ def test_months_are_no_wider_for_being_longer() -> None:
         return [each for each in months if start <= each.start and each.end <= end]
 
     found = Calendar([RunStatus(Run("flights", each), True, 4) for each in months], {}, {}, None, monthly)
-    assert found.wider() == []
+    assert found.document()["wider"] == []
     assert len(asked) == 1
-    assert len(found.cells()) == len(months)
+    assert len(found.document()["cells"]) == len(months)
 
 
 def test_nothing_is_a_part_of_an_interval_that_had_not_ended() -> None:
     whole = Run("flights", Interval(day(0).start, day(2).end))
-    cells = calendar([RunStatus(whole, True, 4)], {1: "success"}).cells()
+    cells = calendar([RunStatus(whole, True, 4)], {1: "success"}).document()["cells"]
     assert [cell["state"] for cell in cells if cell["interval"] == day(1).name] == ["missing"]

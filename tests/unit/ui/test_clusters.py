@@ -95,7 +95,7 @@ def test_a_group_whose_journal_was_not_read_is_not_said_to_be_never_rolled() -> 
 def test_a_connector_of_any_name_is_found_among_many_like_it(name: str) -> None:
     names = [*(f"{name}{number}" for number in range(600)), name, f"{name}-eu"]
     table = Table.of({"connector": each, "state": "RUNNING"} for each in names)
-    client = client_of(SimpleNamespace(connectors=table, tasks=table, unseen={}))
+    client = client_of(SimpleNamespace(connectors=table, tasks=table))
     for what in ("connectors", "tasks"):
         answer = client.get(f"/api/clusters/cluster/{what}", params={"connector": name})
         assert [item["connector"] for item in answer.json()["items"]] == [name]

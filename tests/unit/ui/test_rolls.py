@@ -24,9 +24,9 @@ from airflow_eos_provider.journal.records import (
 from airflow_eos_provider.rollout.history import Rollout, find_rollout
 from airflow_eos_provider.rollout.plan.order import TaskDowntime
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, WorkerChange
-from airflow_eos_provider.ui.documents import Paging
+from airflow_eos_provider.ui.documents import Paging, keep_where
 from airflow_eos_provider.ui.looks import Seen
-from airflow_eos_provider.ui.routes.history import history_page
+from airflow_eos_provider.ui.routes.history import history_of
 from airflow_eos_provider.ui.routes.rolls import in_short, roll_document
 
 WORKERS = ("w1:8083", "w2:8083")
@@ -252,11 +252,11 @@ def test_in_short_it_has_no_workers() -> None:
 
 
 def test_the_history_has_rolls_and_changes_the_newest_first() -> None:
-    page = history_page(content(), Paging())
+    page = history_of(content()).page(Paging())
     assert [(item["kind"], item["actor"], item["at"]) for item in page["items"]] == [
         ("roll", "ada", 9.0),
         ("offsets reset", "bob", 5.0),
     ]
     assert page["items"][0]["seen"][1] == f"{WORKERS[0]}: group: stable"
-    assert history_page(content(), Paging("bob orders"))["found"] == 1
-    assert history_page(content(), Paging(), "roll")["found"] == 1
+    assert history_of(content()).page(Paging("bob orders"))["found"] == 1
+    assert history_of(content()).page(Paging(), keep_where(kind="roll"))["found"] == 1
