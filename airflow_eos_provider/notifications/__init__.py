@@ -7,21 +7,8 @@ from typing import TYPE_CHECKING
 from airflow_eos_provider.public_names import lazily
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.notifications.drift import ConnectDriftNotifier
-    from airflow_eos_provider.notifications.interval_late import IntervalLateNotifier
-    from airflow_eos_provider.notifications.roll import ConnectRollNotifier
+    from airflow_eos_provider.notifications.drift import ConnectDriftNotifier as ConnectDriftNotifier
+    from airflow_eos_provider.notifications.interval_late import IntervalLateNotifier as IntervalLateNotifier
+    from airflow_eos_provider.notifications.roll import ConnectRollNotifier as ConnectRollNotifier
 
-__all__ = [
-    "ConnectDriftNotifier",
-    "ConnectRollNotifier",
-    "IntervalLateNotifier",
-]
-
-__getattr__ = lazily(
-    __name__,
-    {
-        "ConnectDriftNotifier": f"{__name__}.drift",
-        "ConnectRollNotifier": f"{__name__}.roll",
-        "IntervalLateNotifier": f"{__name__}.interval_late",
-    },
-)
+__all__, __getattr__ = lazily(__name__)

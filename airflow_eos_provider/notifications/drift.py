@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseNotifier
 
@@ -33,12 +33,7 @@ class ConnectDriftNotifier(MessageNotifier):
     def message(self, context: Context) -> str | None:
         if not self.repeat and not getattr(context.get("exception"), "is_news", True):
             return None
-        return drift_message(context)
-
-
-def drift_message(context: Any) -> str:
-    """The message of one failed audit: what was found, what to do, and where to read more."""
-    lines = [str(context.get("exception") or "The audit of a Kafka Connect cluster has failed; its log says why.")]
-    lines += task_lines(context, "Audit")
-    lines.append("'eos drift' and 'eos transactions audit' check again; 'eos status' shows the whole cluster.")
-    return "\n".join(lines)
+        lines = [str(context.get("exception") or "The audit of a Kafka Connect cluster has failed; its log says why.")]
+        lines += task_lines(context, "Audit")
+        lines.append("'eos drift' and 'eos transactions audit' check again; 'eos status' shows the whole cluster.")
+        return "\n".join(lines)

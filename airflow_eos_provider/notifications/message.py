@@ -48,10 +48,7 @@ class MessageNotifier(BaseNotifier):
 
 
 def task_lines(context: Any, what: str) -> list[str]:
-    """Which task reports this, and where its log is; empty if it is not known.
-
-    :param what: "Audit", say.
-    """
+    """Which task reports this, and where its log is; empty if it is not known."""
     ti = context.get("ti") or context.get("task_instance")
     if ti is None:
         return []

@@ -23,21 +23,15 @@ class ConnectRollNotifier(MessageNotifier):
     :param notifiers: notifiers that send the message.
     """
 
-    def message(self, context: Context) -> str | None:
-        return roll_message(context)
-
-
-def roll_message(context: Any) -> str:
-    """What has happened, what is as it was, what to do next."""
-    error = _cause(context.get("exception"))
-    task = context.get("task")
-    conn_id = str(getattr(task, "conn_id", "") or "")
-    lines = [_headline(error), *([str(error)] if error is not None else [])]
-    lines += task_lines(context, "Task")
-    if conn_id:
-        lines.append(f"History of the cluster: {history_url(conn_id)}")
-    lines.append("'eos rollout show' shows its journal; clear the task to resume.")
-    return "\n".join(lines)
+    def message(self, context: Context) -> str:
+        error = _cause(context.get("exception"))
+        conn_id = str(getattr(context.get("task"), "conn_id", "") or "")
+        lines = [_headline(error), *([str(error)] if error is not None else [])]
+        lines += task_lines(context, "Task")
+        if conn_id:
+            lines.append(f"History of the cluster: {history_url(conn_id)}")
+        lines.append("'eos rollout show' shows its journal; clear the task to resume.")
+        return "\n".join(lines)
 
 
 def _headline(error: BaseException | None) -> str:
@@ -50,7 +44,7 @@ def _headline(error: BaseException | None) -> str:
     return "A task of a roll has failed; no further worker is touched."
 
 
-def _cause(error: BaseException | None) -> BaseException | None:
+def _cause(error: Any) -> BaseException | None:
     """The error of this package behind Airflow's."""
     found = error
     while found is not None and not isinstance(found, EosError):

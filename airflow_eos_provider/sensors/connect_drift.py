@@ -6,14 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.bases.sensor import PokeReturnValue
-from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowFailException
-
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.sensors.deferrable import DeferrableSensor
+from airflow_eos_provider.sensors.deferrable import DEFERS, DeferrableSensor
 from airflow_eos_provider.triggers.connect_drift import ConnectDriftTrigger
 
 if TYPE_CHECKING:
@@ -37,7 +32,6 @@ class ConnectDriftSensor(DeferrableSensor):
         Airflow's setting of every sensor: ``poke`` or ``reschedule``.
     :param accept: SHA-256 of workers' files that are correct although no rollout wrote them (templated).
     :param look_interval: when deferred, seconds after which to check the cluster even if its group has not changed.
-    :param deferrable: wait in the triggerer, without a worker's slot; default: ``[operators] default_deferrable``.
     """
 
     template_fields: Sequence[str] = ("conn_id", "connect_mode", "accept")
@@ -49,33 +43,26 @@ class ConnectDriftSensor(DeferrableSensor):
         connect_mode: str | None = None,
         accept: Sequence[str] = (),
         look_interval: float = LOOK_SECONDS,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("poke_interval", POKE_SECONDS if deferrable else LOOK_SECONDS)
-        super().__init__(deferrable=deferrable, **kwargs)
+        kwargs.setdefault("poke_interval", POKE_SECONDS if kwargs.get("deferrable", DEFERS) else LOOK_SECONDS)
+        super().__init__(**kwargs)
         self.conn_id = conn_id
         self.connect_mode = connect_mode
         self.accept = accept
         self.look_interval = look_interval
         self._watch: DriftWatch | None = None
 
-    def poke(self, context: Context) -> PokeReturnValue:
-        try:
-            drift = self._watcher().look(stable_seconds=0.0)
-        except ConfigurationError as error:  # waiting does not remedy that
-            raise AirflowFailException(str(error)) from error
-        except EosError as error:
-            self.log.warning("The cluster cannot be looked at now: %s", error.found)
-            return PokeReturnValue(is_done=False)
+    def look(self, context: Context) -> dict[str, Any] | None:
+        drift = self._watcher().look(stable_seconds=0.0)
         level = self.log.warning if drift.findings or drift.doubts else self.log.info
         level("%s", drift.describe())
-        return PokeReturnValue(is_done=bool(drift.findings), xcom_value=drift.to_dict() if drift.findings else None)
+        return drift.to_dict() if drift.findings else None
 
     def make_trigger(self, context: Context, deadline: float) -> ConnectDriftTrigger:
         return ConnectDriftTrigger(
             conn_id=self.conn_id,
-            members=self._watcher().members,
+            members=sorted(self._watcher().members),
             poke_interval=self.poke_interval,
             look_at=time.time() + self.look_interval,
             deadline=deadline,

@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.bases.sensor import PokeReturnValue
-from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowFailException
-
-from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.sensors.deferrable import DeferrableSensor
 from airflow_eos_provider.triggers.connect_transactions import ConnectTransactionsTrigger
@@ -29,7 +24,6 @@ class ConnectTransactionsSensor(DeferrableSensor):
     :param topics: topics to check; by default all that the login may describe (templated).
     :param connectors: connectors whose open transactions to check; by default all of the group (templated).
     :param longer_than: seconds for which a transaction may be open; None: its own timeout.
-    :param deferrable: wait in the triggerer, without a worker's slot; default: ``[operators] default_deferrable``.
     """
 
     template_fields: Sequence[str] = ("conn_id", "topics", "connectors")
@@ -41,41 +35,34 @@ class ConnectTransactionsSensor(DeferrableSensor):
         topics: Sequence[str] = (),
         connectors: Sequence[str] = (),
         longer_than: float | None = None,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("poke_interval", POKE_SECONDS)
-        super().__init__(deferrable=deferrable, **kwargs)
+        super().__init__(**kwargs)
         self.conn_id = conn_id
         self.topics = topics
         self.connectors = connectors
         self.longer_than = longer_than
 
-    def poke(self, context: Context) -> PokeReturnValue:
+    def look(self, context: Context) -> dict[str, Any] | None:
         from airflow_eos_provider.transactions.auditor import look_at_open
 
-        try:
-            found = look_at_open(
-                KafkaConnectHook(self.conn_id).get_cluster(),
-                topics=self.topics,
-                connectors=self.connectors,
-                open_seconds=self.longer_than,
-            )
-        except ConfigurationError as error:  # waiting does not remedy that
-            raise AirflowFailException(str(error)) from error
-        except EosError as error:
-            self.log.warning("The transactions cannot be looked at now: %s", error.found)
-            return PokeReturnValue(is_done=False)
+        found = look_at_open(
+            KafkaConnectHook(self.conn_id).get_cluster(),
+            topics=self.topics,
+            connectors=self.connectors,
+            open_seconds=self.longer_than,
+        )
         is_clear = found.verdict == "pass"
         level = self.log.info if is_clear else self.log.warning
         level("%s", found.describe())
-        return PokeReturnValue(is_done=is_clear, xcom_value=found.to_dict() if is_clear else None)
+        return found.to_dict() if is_clear else None
 
     def make_trigger(self, context: Context, deadline: float) -> ConnectTransactionsTrigger:
         return ConnectTransactionsTrigger(
             conn_id=self.conn_id,
-            topics=self.topics,
-            connectors=self.connectors,
+            topics=list(self.topics),
+            connectors=list(self.connectors),
             longer_than=self.longer_than,
             poke_interval=self.poke_interval,
             deadline=deadline,

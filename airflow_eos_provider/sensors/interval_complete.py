@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.bases.sensor import PokeReturnValue
-from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowFailException
-
-from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.pipeline import DEFAULT_KAFKA_CONN_ID, find_pipeline, run_of
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID
 from airflow_eos_provider.sensors.deferrable import DeferrableSensor
@@ -29,7 +24,6 @@ class IntervalCompleteSensor(DeferrableSensor):
     :param kafka_conn_id: a connection of type ``kafka`` or ``kafka_connect`` (templated).
     :param interval: ``start/end`` in ISO 8601 with offsets (templated); without it the DAG run's data interval.
     :param revision: which revision of the interval (templated).
-    :param deferrable: wait in the triggerer, without a worker's slot; default: ``[operators] default_deferrable``.
     :param pipeline_options: further fields of :class:`~airflow_eos_provider.interval.pipeline.Pipeline`.
     """
 
@@ -43,11 +37,10 @@ class IntervalCompleteSensor(DeferrableSensor):
         kafka_conn_id: str = DEFAULT_KAFKA_CONN_ID,
         interval: str | None = None,
         revision: int | str = 1,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         pipeline_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(deferrable=deferrable, **kwargs)
+        super().__init__(**kwargs)
         self.pipeline = pipeline
         self.group_id = group_id
         self.kafka_conn_id = kafka_conn_id
@@ -55,20 +48,17 @@ class IntervalCompleteSensor(DeferrableSensor):
         self.revision = revision
         self.pipeline_options = pipeline_options
 
-    def poke(self, context: Context) -> PokeReturnValue:
+    def look(self, context: Context) -> dict[str, Any] | None:
         from airflow_eos_provider.interval.verify import completion
 
-        try:
-            run = self._run(context)
-            done = completion(find_pipeline(**self._find_arguments()), run)
-        except ConfigurationError as error:  # waiting does not remedy that
-            raise AirflowFailException(str(error)) from error
+        run = self._run(context)
+        done = completion(find_pipeline(**self._find_arguments()), run)
         self.log.info("%s is %s", run.name, "not complete yet" if done is None else "complete")
-        return PokeReturnValue(is_done=done is not None, xcom_value=None if done is None else done.to_dict())
+        return None if done is None else done.to_dict()
 
     def make_trigger(self, context: Context, deadline: float) -> IntervalCompleteTrigger:
         return IntervalCompleteTrigger(
-            run=self._run(context).name,
+            run_name=self._run(context).name,
             pipeline=self._find_arguments(),
             poke_interval=self.poke_interval,
             deadline=deadline,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +53,39 @@ def context(store: MemoryStore) -> dict[str, Any]:
             clear_number=0, dag_id="upgrade", run_id="manual", triggering_user_name="ada", run_type="manual", conf={}
         ),
     }
+
+
+class XComs:
+    """A task instance that keeps the XComs of earlier runs."""
+
+    def __init__(self) -> None:
+        self.dag_id, self.task_id, self.run_id, self.log_url = "connect_audit", "look_for_drift", "r7", "http://log"
+        self.start_date = datetime.now(UTC)
+        self.values: dict[str, Any] = {}
+
+    def xcom_pull(self, *, task_ids: str, key: str, map_indexes: int, include_prior_dates: bool) -> Any:
+        assert (task_ids, map_indexes, include_prior_dates) == (self.task_id, -1, True)
+        return self.values.get(key)
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.values[key] = value
+
+
+@pytest.fixture
+def audit_context() -> dict[str, Any]:
+    return {"ti": XComs(), "dag": None}
+
+
+@pytest.fixture
+def connect_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {
+        "bootstrap_servers": "broker:9092",
+        "group_id": "connect",
+        "client": {"sasl.password": "s3cret-pw"},
+        "workers": [{"url": "http://w1:8083"}],
+    }
+    document = json.dumps({"conn_type": "kafka_connect", "extra": extra})
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_CONNECT_DEFAULT", document)
 
 
 def plan_for(target: Mode = Mode.PREPARING, *, group_id: str = "connect", mode: str = "disabled") -> Plan:

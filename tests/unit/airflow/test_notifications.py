@@ -10,8 +10,8 @@ from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.errors import GateFailedError, RolloutPausedError, StopRequestedError
-from airflow_eos_provider.notifications.interval_late import IntervalLateNotifier, late_message
-from airflow_eos_provider.notifications.roll import ConnectRollNotifier, roll_message
+from airflow_eos_provider.notifications.interval_late import IntervalLateNotifier
+from airflow_eos_provider.notifications.roll import ConnectRollNotifier
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.sensors.interval_complete import IntervalCompleteSensor
 
@@ -55,7 +55,7 @@ def raised(error: Exception) -> BaseException:
     ],
 )
 def test_a_roll_that_stopped_says_what_is_as_it_was(error: Exception, words: str) -> None:
-    message = roll_message(context_of(raised(error)))
+    message = ConnectRollNotifier().message(context_of(raised(error)))
     assert words in message.splitlines()[0]
     assert str(error) in message
     assert "/clusters/cluster_7/history" in message
@@ -64,8 +64,8 @@ def test_a_roll_that_stopped_says_what_is_as_it_was(error: Exception, words: str
 
 
 def test_another_failure_is_told_as_it_is() -> None:
-    assert "has failed" in roll_message(context_of(ValueError("boom")))
-    assert "has failed" in roll_message({})
+    assert "has failed" in ConnectRollNotifier().message(context_of(ValueError("boom")))
+    assert "has failed" in ConnectRollNotifier().message({})
 
 
 def test_a_message_goes_through_every_channel_though_one_is_down() -> None:
@@ -92,4 +92,4 @@ def test_a_late_interval_is_named_with_what_shows_it() -> None:
 
 
 def test_a_task_without_an_interval_is_reported_all_the_same() -> None:
-    assert "An interval is late" in late_message(context_of(None))
+    assert "An interval is late" in IntervalLateNotifier().message(context_of(None))
