@@ -21,8 +21,6 @@ _SHORT_CODES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def visible(text: str, *, keep: str = "") -> str:
     """The text with everything that is not printed shown by its code: control characters and escape sequences, line
     breaks, marks of direction and of no width, and spaces other than the common one.
-
-    :param keep: characters that stay as they are.
     """
     if text.isprintable():
         return text
@@ -30,10 +28,7 @@ def visible(text: str, *, keep: str = "") -> str:
 
 
 def one_line(value: object, limit: int = VALUE_CHARACTERS) -> str:
-    """A value as one line of printable characters.
-
-    :param limit: characters at most; more are cut off, which is shown.
-    """
+    """A value as one line of printable characters."""
     text = str(value)
     shown = visible(text[: limit + 1])
     return shown if len(shown) <= limit else f"{shown[:limit]}…"
@@ -45,10 +40,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """``0…3,7``.
-
-    :param numbers: in their order.
-    """
+    """``0…3,7``."""
     found: list[list[int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:
@@ -76,8 +68,6 @@ def code_span(value: object, limit: int = VALUE_CHARACTERS) -> str:
 
     Its fence is longer than any row of backticks in it (CommonMark 6.1). A bar is shown by its code, since it would end
     a table's cell even here (GFM 4.10).
-
-    :param limit: characters at most.
     """
     text = one_line(value, limit).replace("|", "\\x7c")
     if not text.strip():

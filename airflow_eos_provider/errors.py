@@ -58,10 +58,7 @@ class NotKafkaConnectError(ConfigurationError):
 
 
 class ConnectRestError(EosError):
-    """A Connect worker answered with an error.
-
-    :ivar status: the HTTP status code.
-    """
+    """A Connect worker answered with an error."""
 
     exit_code = 6
 

@@ -13,11 +13,24 @@ _DOCUMENTATION = "https://kafka.apache.org/documentation/#connect_exactlyoncesou
 _INTEGRATION = "Kafka Connect exactly-once"
 
 
-def get_provider_info() -> dict[str, Any]:
-    """The description of this provider.
+_MODULES = {
+    "hooks": ("kafka_connect", "pipeline"),
+    "operators": (
+        "approval",
+        "audit",
+        "changes",
+        "connect_preflight",
+        "interval_run",
+        "offsets_backup",
+        "rolling_upgrade",
+    ),
+    "sensors": ("connect_drift", "connect_transactions", "interval_complete"),
+    "triggers": ("approval", "connect_drift", "connect_transactions", "gate", "interval_complete"),
+}
 
-    :returns: a mapping as Airflow's schema wants it.
-    """
+
+def get_provider_info() -> dict[str, Any]:
+    """The description of this provider."""
     return {
         "package-name": "airflow-eos-provider",
         "name": "Kafka Connect exactly-once",
@@ -26,48 +39,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {"integration-name": _INTEGRATION, "external-doc-url": _DOCUMENTATION, "tags": ["apache", "kafka"]}
         ],
-        "hooks": [
-            {
-                "integration-name": _INTEGRATION,
-                "python-modules": ["airflow_eos_provider.hooks.kafka_connect", "airflow_eos_provider.hooks.pipeline"],
-            }
-        ],
-        "operators": [
-            {
-                "integration-name": _INTEGRATION,
-                "python-modules": [
-                    "airflow_eos_provider.operators.approval",
-                    "airflow_eos_provider.operators.audit",
-                    "airflow_eos_provider.operators.changes",
-                    "airflow_eos_provider.operators.connect_preflight",
-                    "airflow_eos_provider.operators.interval_run",
-                    "airflow_eos_provider.operators.offsets_backup",
-                    "airflow_eos_provider.operators.rolling_upgrade",
-                ],
-            }
-        ],
-        "sensors": [
-            {
-                "integration-name": _INTEGRATION,
-                "python-modules": [
-                    "airflow_eos_provider.sensors.connect_drift",
-                    "airflow_eos_provider.sensors.connect_transactions",
-                    "airflow_eos_provider.sensors.interval_complete",
-                ],
-            }
-        ],
-        "triggers": [
-            {
-                "integration-name": _INTEGRATION,
-                "python-modules": [
-                    "airflow_eos_provider.triggers.approval",
-                    "airflow_eos_provider.triggers.connect_drift",
-                    "airflow_eos_provider.triggers.connect_transactions",
-                    "airflow_eos_provider.triggers.gate",
-                    "airflow_eos_provider.triggers.interval_complete",
-                ],
-            }
-        ],
+        **{kind: [_modules(kind, names)] for kind, names in _MODULES.items()},
         "task-decorators": [
             {"name": "interval_run", "class-name": "airflow_eos_provider.decorators.interval_run.interval_run_task"}
         ],
@@ -95,6 +67,11 @@ def get_provider_info() -> dict[str, Any]:
         "connection-types": [_kafka_connect_connection()],
         "config": _config(),
     }
+
+
+def _modules(kind: str, names: tuple[str, ...]) -> dict[str, Any]:
+    modules = [f"airflow_eos_provider.{kind}.{name}" for name in names]
+    return {"integration-name": _INTEGRATION, "python-modules": modules}
 
 
 def _config() -> dict[str, Any]:

@@ -128,10 +128,7 @@ METRICS = (
 
 
 def of_interval(result: Mapping[str, Any], *, pipeline: str, group_id: str) -> None:
-    """Send the metrics of one interval run.
-
-    :param result: what the task returns.
-    """
+    """Send the metrics of one interval run."""
     tags = {"pipeline": pipeline, "group_id": group_id}
     if result["already"]:
         INTERVALS_FOUND.send(1, tags)
@@ -154,10 +151,7 @@ def of_interval(result: Mapping[str, Any], *, pipeline: str, group_id: str) -> N
 
 
 def of_roll(report: Mapping[str, Any], *, group_id: str) -> None:
-    """Send the metrics of one roll.
-
-    :param report: as :meth:`~airflow_eos_provider.rollout.outcome.RolloutReport.to_dict` gives it.
-    """
+    """Send the metrics of one roll."""
     if not report.get("workers"):
         return  # there was nothing to do
     tags = {"group_id": group_id, "to": str(report["to"])}

@@ -53,7 +53,7 @@ def is_for_scripts(output: Output | None, *, as_json: bool) -> bool:
     return as_json or output not in (None, Output.WIDE)
 
 
-def print_document(document: Any, names: Iterable[str], output: Output | None, *, as_json: bool) -> bool:
+def print_document(document: Any, names: Iterable[str], output: Output | None, *, as_json: bool = False) -> bool:
     """Print what was found as a script wants it.
 
     :param names: of what was found, for ``-o name``.
@@ -84,9 +84,6 @@ def print_documents(
     """Print a list of what was found as :func:`print_document` does, but one by one: memory need not hold them all.
 
     In JSON each has a line of its own.
-
-    :param document: of one of them.
-    :param name: of one of them, for ``-o name``.
     """
     if as_json or output is Output.JSON:
         before = "[\n"
@@ -97,12 +94,12 @@ def print_documents(
     elif output is Output.YAML:
         empty = True
         for one in found:
-            print_document([document(one)], (), output, as_json=False)
+            print_document([document(one)], (), output)
             empty = False
         if empty:
-            print_document([], (), output, as_json=False)
+            print_document([], (), output)
     else:
-        return print_document(None, map(name, found), output, as_json=False)
+        return print_document(None, map(name, found), output)
     return True
 
 

@@ -6,9 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
-
-from airflow_eos_provider.errors import PlanMovedError
+from typing import Any
 
 #: A plan is shown by so many digits of its hash, and named by so many at least.
 SHORT_HASH_LENGTH = 12
@@ -19,10 +17,7 @@ PLANS_FOLDER = Path(".eos/plans")
 
 
 def hash_of(content: Any) -> str:
-    """SHA-256 over what a plan does and what it rests on, in hexadecimal.
-
-    :param content: as JSON takes it; the order of an object's members does not count.
-    """
+    """SHA-256 over what a plan does and what it rests on, in hexadecimal."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -39,24 +34,3 @@ class HashedPlan(ABC):
     @property
     def short_hash(self) -> str:
         return self.hash[:SHORT_HASH_LENGTH]
-
-
-class ShownPlan(HashedPlan):
-    """A plan that is made anew for each call, and carried out if it is the one that was shown.
-
-    :cvar moved: what has changed if it is not.
-    """
-
-    __slots__ = ()
-    moved: ClassVar[str]
-
-    def require(self, plan_hash: str) -> None:
-        """Go on only if this is the plan that was shown.
-
-        :raises PlanMovedError: it is another one.
-        """
-        if not self.hash.startswith(plan_hash):
-            raise PlanMovedError(
-                f"The plan is {self.short_hash}, and not {plan_hash}: {self.moved}.",
-                remedy="Run the command without the hash to see the new plan.",
-            )

@@ -30,11 +30,7 @@ INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_H
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """One process of this machine.
-
-    :param pid: process id.
-    :param started_at: start time, seconds since the epoch.
-    """
+    """One process of this machine."""
 
     pid: int
     started_at: float
@@ -67,12 +63,7 @@ class ProcessIdentity:
             return []
 
     def stop(self, *, grace_seconds: float = 30.0, kill: bool = False) -> bool:
-        """Ask the process to end (SIGTERM), and after the grace end it (SIGKILL).
-
-        :param grace_seconds: how long the process has to end by itself.
-        :param kill: send SIGKILL at once.
-        :returns: True if it ended by itself within the grace (or was gone already).
-        """
+        """Ask the process to end (SIGTERM), and after the grace end it (SIGKILL)."""
         process = self._process()
         if process is None:
             return True
@@ -137,14 +128,7 @@ def spawn(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> ProcessIdentity:
-    """Start a process that outlives its parent: a session of its own, no inherited streams, output appended to ``log``.
-
-    :param command: program and arguments; no shell is involved.
-    :param log: file that receives standard output and standard error.
-    :param pid_file: file that receives the pid, as one line of text.
-    :param env: variables on top of :data:`INHERITED_VARIABLES`.
-    :raises OSError: the program cannot be started.
-    """
+    """Start a process that outlives its parent: a session of its own, no inherited streams, its output in ``log``."""
     environment = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     environment.update(env or {})
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -6,20 +6,28 @@ the error names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+import sys
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
-def lazily(package: str, modules: Mapping[str, str], *, extra: str = "") -> Callable[[str], Any]:
-    """A package's ``__getattr__`` (PEP 562).
+def lazily(package: str, *, extra: str = "") -> tuple[list[str], Callable[[str], Any]]:
+    """A package's ``__all__`` and ``__getattr__`` (PEP 562).
+
+    Public is what the package's own file imports, for type checkers only, in its block ``if TYPE_CHECKING:``.
 
     :param package: the package's name.
-    :param modules: for each public name the module that has it.
     :param extra: the optional extra of this distribution that those modules need; empty if none.
-    :returns: a function that raises AttributeError for an unknown name, and ImportError with what to install if a
-        package of the extra is missing.
+    :returns: the names; and a function that raises AttributeError for another name, and ImportError with what to
+        install if a package of the extra is missing.
     """
+    source = Path(sys.modules[package].__file__ or "").read_text(encoding="utf-8")
+    blocks = [each for each in ast.parse(source).body if isinstance(each, ast.If)]
+    imports = [each for block in blocks for each in block.body if isinstance(each, ast.ImportFrom)]
+    modules = {alias.name: each.module or "" for each in imports for alias in each.names}
 
     def named(name: str) -> Any:
         if name not in modules:
@@ -31,16 +39,11 @@ def lazily(package: str, modules: Mapping[str, str], *, extra: str = "") -> Call
                 raise
             raise without_extra(f"{package}.{name}", extra, error) from error
 
-    return named
+    return sorted(modules), named
 
 
 def without_extra(name: str, extra: str, error: ImportError) -> ImportError:
-    """The error where a module of an optional extra is missing, in one sentence.
-
-    :param name: what needs it.
-    :param extra: the extra of this distribution that brings it.
-    :param error: which module it is.
-    """
+    """The error where a module of an optional extra is missing, in one sentence."""
     return ImportError(
         f"{name} needs the module {error.name!r}, which is not installed here. "
         f"What to do: pip install 'airflow-eos-provider[{extra}]'",

@@ -111,11 +111,7 @@ def is_secret_itself(name: str) -> bool:
 
 
 def remember(settings: Mapping[str, object]) -> None:
-    """Take the secrets of these settings out of every text from now on.
-
-    :param settings: properties or variables by name; of a value that is no secret by its name, what is secret in it by
-        shape (``KAFKA_OPTS=-Dtruststore.password=…``) is remembered.
-    """
+    """Take the secrets of these settings out of every text from now on."""
     remember_values(secrets_of(settings))
 
 

@@ -45,10 +45,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: type[T], document: Any) -> T:
-    """Read :func:`to_json` back.
-
-    :raises KeyError, TypeError, ValueError: it is not of this kind, or of another schema.
-    """
+    """Read :func:`to_json` back."""
     found: T = _read(kind, document)
     return found
 

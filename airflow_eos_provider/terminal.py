@@ -78,10 +78,7 @@ def take_any_text() -> None:
 
 @contextmanager
 def flushed_output() -> Iterator[None]:
-    """Write out what the body printed.
-
-    :raises EosError: standard output cannot be written, e.g. since the disk is full.
-    """
+    """Write out what the body printed."""
     try:
         yield
         if sys.stdout:

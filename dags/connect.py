@@ -13,6 +13,7 @@ from airflow_eos_provider.dag_factories import (
     downgrade_dag,
     fence_dag,
     offsets_alter_dag,
+    offsets_drop_own_dag,
     offsets_migrate_dag,
     offsets_prune_dag,
     offsets_reset_dag,
@@ -44,6 +45,7 @@ offsets_reset = offsets_reset_dag(conn_id=CONN_ID, dag_id=f"{PREFIX}_offsets_res
 offsets_restore = offsets_restore_dag(conn_id=CONN_ID, dag_id=f"{PREFIX}_offsets_restore")
 offsets_migrate = offsets_migrate_dag(conn_id=CONN_ID, dag_id=f"{PREFIX}_offsets_migrate")
 offsets_prune = offsets_prune_dag(conn_id=CONN_ID, dag_id=f"{PREFIX}_offsets_prune")
+offsets_drop_own = offsets_drop_own_dag(conn_id=CONN_ID, dag_id=f"{PREFIX}_offsets_drop_own")
 topics = topics_dag(conn_id=CONN_ID, dag_id=f"{PREFIX}_topics")
 
 # ACLs. Give both an admin_conn_id, so that only the task that writes ACLs logs in with the right to alter them.

@@ -57,7 +57,6 @@ JOURNALLED = (
     "rollout abort",
     "rollout undo",
     *(change.name for change in CHANGES.values() if change.takes_lease),
-    "offsets drop-own",
 )
 
 #: The operators and jobs that write intervals have no command of their own.

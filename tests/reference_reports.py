@@ -93,10 +93,9 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos offsets diff": [("[].", "offsets/seen/difference.py:Difference.to_dict")],
     **{f"eos offsets {verb}": _OFFSETS for verb in ("alter", "reset", "restore", "prune", "migrate")},
     "eos offsets drop-own": [
-        ("", "cli/confirm.py:print_applied"),
-        ("report.", "cli/exactly_once/drop_own.py:_report"),
-        ("plan.", "downgrade/drop_own.py:DropPlan"),
-        ("plan.", "downgrade/drop_own.py:DropPlan.to_dict"),
+        *_CHANGE,
+        ("plan.content.", "changes/own_topic/drop.py:OwnTopic"),
+        ("report.", "changes/own_topic/change.py:_done"),
     ],
     "eos changes list": [("[].", "cli/rollout/changes.py:list_")],
     "eos changes close": [*_CHANGE, ("report.", "changes/closing/change.py:Close.apply")],

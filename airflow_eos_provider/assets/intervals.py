@@ -16,10 +16,7 @@ SCHEME = "x-eos"
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """An asset's address, checked: ``x-eos://<group>/<pipeline>``.
-
-    :raises ValueError: it is none.
-    """
+    """An asset's address, checked: ``x-eos://<group>/<pipeline>``."""
     segments = uri.path.split("/")
     plain = not (uri.query or uri.fragment or "@" in uri.netloc or ":" in uri.netloc)
     if uri.scheme != SCHEME or not plain or not uri.netloc or len(segments) != 2 or not segments[1]:

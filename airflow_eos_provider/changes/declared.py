@@ -10,6 +10,7 @@ from airflow_eos_provider.changes.closing.change import CLOSE
 from airflow_eos_provider.changes.fencing.change import FENCING
 from airflow_eos_provider.changes.intervals.change import ABANDON
 from airflow_eos_provider.changes.offsets.change import OFFSETS_CHANGES
+from airflow_eos_provider.changes.own_topic.change import DROP_OWN
 from airflow_eos_provider.changes.rights.change import GRANT, REVOKE
 from airflow_eos_provider.changes.topics.change import CREATE_TOPICS
 from airflow_eos_provider.changes.transactions.change import ABORT
@@ -18,5 +19,5 @@ from airflow_eos_provider.changes.uninstall.change import UNINSTALL
 #: By their names.
 CHANGES: Mapping[str, Change[Any]] = {
     change.name: change
-    for change in (FENCING, *OFFSETS_CHANGES, CREATE_TOPICS, GRANT, REVOKE, ABORT, ABANDON, CLOSE, UNINSTALL)
+    for change in (FENCING, *OFFSETS_CHANGES, DROP_OWN, CREATE_TOPICS, GRANT, REVOKE, ABORT, ABANDON, CLOSE, UNINSTALL)
 }

@@ -156,6 +156,7 @@ def load(name: str) -> Any:
         group = typer.Typer(add_completion=False)
         group.command(name, epilog=examples(*place.examples))(found)
         found = group
+    found.info.help = place.summary
     found.rich_markup_mode = None  # Rich's boxes cut long words and break lines where the source does
     command = get_command(found)
     command.name = name
@@ -229,10 +230,7 @@ def options(
 
 
 def run() -> int:
-    """Run the command of this process. An error that a user can cause ends in a message, not in a traceback.
-
-    :returns: the exit code.
-    """
+    """Run the command of this process. An error that a user can cause ends in a message, not in a traceback."""
     take_any_text()
     try:
         with flushed_output():

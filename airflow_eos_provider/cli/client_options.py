@@ -47,13 +47,7 @@ CommandConfigOption = Annotated[
 def client_properties(
     given: Iterable[str], file: Path | None, environment: Mapping[str, str], ask: bool | None = None
 ) -> dict[str, str]:
-    """The client properties of a command: those of the file, of the environment, of the options; the later win.
-
-    :param given: ``NAME=VALUE``, or ``NAME`` to be asked for.
-    :param ask: whether a person can be asked; by default, whether standard input is a terminal.
-    :raises ConfigurationError: a secret is on the command line; there is no terminal to ask for one; the file
-        cannot be read.
-    """
+    """The client properties of a command: those of the file, of the environment, of the options; the later win."""
     properties = _of_file(file) if file is not None else {}
     properties |= _of_environment(environment)
     for entry in given:

@@ -6,9 +6,10 @@ import getpass
 import glob
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
 from rich.table import Table
+from rich.text import Text
 
 from airflow_eos_provider.changes.change import TAKE_OVER_HELP
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, exposed_file, kafka_of_file
@@ -104,11 +106,7 @@ error_console = console_on(stderr=True)
 
 
 def load_cluster(path: Path | None) -> ConnectCluster:
-    """The cluster that is meant.
-
-    :param path: a cluster file, or the name of one in :func:`clusters_folder`.
-    :raises ConfigurationError: none is named and none is found.
-    """
+    """The cluster that is meant."""
     file = cluster_file(path)
     cluster = ConnectCluster.from_file(file)
     warn(exposed_file(file, holds_secrets=cluster.holds_secrets))
@@ -133,10 +131,7 @@ def _read_elsewhere(worker: WorkerDescription) -> bytes:
 
 
 def cluster_file(path: Path | None) -> Path:
-    """The file of the cluster that is meant.
-
-    :raises ConfigurationError: as :func:`load_cluster` does.
-    """
+    """The file of the cluster that is meant."""
     if path is None:
         for candidate in DEFAULT_CLUSTER_FILES:
             if candidate.is_file():
@@ -169,20 +164,21 @@ def warn(warning: str | None) -> None:
         error_console.print(f"warning: {warning}", soft_wrap=True)
 
 
-def table(title: str = "") -> Table:
-    """A table that fits eight columns about a worker into a terminal of 80. Its cells are data unless they are Text."""
-    return Table(
+def table(title: str = "", *columns: str, whole: str = "") -> Table:
+    """A table that fits eight columns about a worker into a terminal of 80. Its cells are data unless they are Text.
+
+    :param whole: the column that is never folded.
+    """
+    made = Table(
         title=title or None, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False
     )
+    for column in columns:
+        made.add_column(column, overflow="fold", no_wrap=column == whole)
+    return made
 
 
 def require_enough_digits(plan_hash: str | None) -> str | None:
-    """Refuse a hash that could be of several plans.
-
-    :returns: the hash.
-
-    :raises typer.BadParameter: it is too short.
-    """
+    """Refuse a hash that could be of several plans."""
     if plan_hash is not None and len(plan_hash) < MIN_HASH_LENGTH:
         raise typer.BadParameter(f"give at least {MIN_HASH_LENGTH} digits of the hash")
     return plan_hash
@@ -201,15 +197,30 @@ def width_for(output: Output | None) -> Iterator[None]:
 
 
 def show_finding(one: Finding, before: str = "", style: str | None = None) -> None:
-    """A finding on one line; below it the expectation and the remedy.
-
-    :param before: text in front of it.
-    :param style: of that line; None for the style of its verdict.
-    """
+    """A finding on one line; below it the expectation and the remedy."""
     first, *more = one.lines()
     console.print(f"{before}{first}", style=STYLES[one.verdict] if style is None else style, soft_wrap=True)
     for line in more:
         console.print(f"    {line}", soft_wrap=True)
+
+
+def show_checks(kinds: tuple[str, str], checked: Sequence[tuple[str, str, str, Finding]], *, wide: bool) -> None:
+    """Checks of several places: below each place its own; or as a table.
+
+    :param kinds: what the places are, and where each is; the first columns of the table.
+    :param checked: place, where it is, what is checked, and what was found.
+    """
+    shown = table("", *kinds, "check", "answer", "found", "what to do")
+    for (place, where), theirs in groupby(checked, key=lambda each: each[:2]):
+        if not wide:
+            console.print(Text(f"{place} on {where}" if where else place, "bold"), soft_wrap=True)
+        for *_, what, found in theirs:
+            if wide:
+                shown.add_row(place, where, what, str(found.verdict), found.found, found.remedy)
+            else:
+                show_finding(found, f"  {found.verdict:<14}{what}: ")
+    if wide:
+        console.print(shown)
 
 
 def show_answer(text: str, verdict: Verdict) -> None:

@@ -45,11 +45,7 @@ def asks(command: F) -> F:
 
 
 def command_of(words: Iterable[str], plan_hash: str, cluster: Path | None) -> str:
-    """The command that applies this plan, and no other.
-
-    :param words: the command with its other options.
-    :param cluster: the cluster file that was named; None if the default was found.
-    """
+    """The command that applies this plan, and no other."""
     return shlex.join([*words, "--plan", plan_hash, *(["--cluster", str(cluster)] if cluster is not None else [])])
 
 
@@ -103,11 +99,6 @@ def print_applied(
     as_json: bool,
     **more: Any,
 ) -> bool:
-    """Print a plan and its report as a script wants them.
-
-    :param report: None if the plan was not applied.
-    :param more: further members of the document.
-    :returns: False if text is wanted, and nothing was printed.
-    """
+    """Print a plan and its report as a script wants them."""
     document = {"plan": plan, "applied": report is not None, "report": report, **more}
     return print_document(document, [short_hash], output, as_json=as_json)

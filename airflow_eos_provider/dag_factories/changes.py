@@ -11,16 +11,21 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from airflow_eos_provider.changes.change import Option, kind_of, options
+from airflow_eos_provider.changes.change import Change, Option, kind_of, options
+from airflow_eos_provider.changes.closing.change import CLOSE
+from airflow_eos_provider.changes.fencing.change import FENCING
+from airflow_eos_provider.changes.intervals.change import ABANDON
+from airflow_eos_provider.changes.offsets.change import ALTER, MIGRATE, PRUNE, RESET, RESTORE
+from airflow_eos_provider.changes.own_topic.change import DROP_OWN
+from airflow_eos_provider.changes.rights.change import GRANT, REVOKE
+from airflow_eos_provider.changes.topics.change import CREATE_TOPICS
+from airflow_eos_provider.changes.transactions.change import ABORT
+from airflow_eos_provider.changes.uninstall.change import UNINSTALL
 from airflow_eos_provider.dag_factories.dag import make_dag
-from airflow_eos_provider.dag_factories.steps import (
-    approval_arguments,
-    chain_change,
-    reason_param,
-    run_params,
-)
-from airflow_eos_provider.operators import changes as operators
-from airflow_eos_provider.operators.changes import ChangeOperator, ChangePlanOperator, default_conn_id
+from airflow_eos_provider.dag_factories.steps import REASON, TAKE_OVER, approval_arguments, run_params
+from airflow_eos_provider.operators.approval import PlanApprovalOperator
+from airflow_eos_provider.operators.changes import OPERATORS, ChangeOperator, default_conn_id
+from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 _DOC = """
 ### {title} in the {kind} cluster of connection `{conn_id}`
@@ -37,32 +42,27 @@ Shows the plan, asks a person under **Required actions**, then carries it out.
 class ChangeDag:
     """Makes the DAG of a change.
 
-    :param plans: the operator that plans it; and the one that carries it out.
     :param dag_id: the DAG's id, unless another one is given.
     :param tags: the DAG's tags, likewise.
-    :param apply_arguments: further arguments of the DAG, which only the operator that carries it out gets.
     """
 
-    def __init__(
-        self,
-        plans: type[ChangePlanOperator],
-        applies: type[ChangeOperator],
-        dag_id: str,
-        tags: Collection[str],
-        apply_arguments: Collection[str] = (),
-    ) -> None:
-        self.change = plans.change
-        self.plan_operator, self.apply_operator = plans, applies
-        self._dag_id, self._tags, self._apply_arguments = dag_id, tuple(tags), tuple(apply_arguments)
-        defaults = {"conn_id": default_conn_id(self.change), "dag_id": dag_id, "tags": self._tags}
+    def __init__(self, change: Change[Any], dag_id: str, *tags: str) -> None:
+        self.change = change
+        self.plan_operator, self.apply_operator = OPERATORS[change.name]
+        self._dag_id, self._tags = dag_id, tags
+        # What only the operator that carries it out takes, such as a connection that no other task has.
+        self._apply_arguments = [
+            name for name in self.apply_operator.template_fields if name not in ChangeOperator.template_fields
+        ]
+        defaults = {"conn_id": default_conn_id(change), "dag_id": dag_id, "tags": tags}
         own = inspect.signature(self.__call__).parameters.values()
         self.__signature__ = inspect.Signature(
             [each.replace(default=defaults.get(each.name, each.default)) for each in own]
         )
-        documented = inspect.cleandoc(self.__call__.__doc__ or "").replace("A change", self.change.title, 1)
-        known = ", ".join(options(self.change.request))
-        if apply_arguments:
-            known += f"; and of the operator that applies it: {', '.join(apply_arguments)}"
+        documented = inspect.cleandoc(self.__call__.__doc__ or "").replace("A change", change.title, 1)
+        known = ", ".join(options(change.request))
+        if self._apply_arguments:
+            known += f"; and of the operator that applies it: {', '.join(self._apply_arguments)}"
         self.__doc__ = documented.replace("its request", f"its request: {known}")
 
     def __call__(
@@ -101,7 +101,6 @@ class ChangeDag:
         if unknown := fixed.keys() - known.keys():
             raise TypeError(f"unknown arguments: {', '.join(sorted(unknown))}")
         asked = {name: each for name, each in known.items() if each[0].title and name not in fixed}
-        common_params = run_params if change.takes_lease else reason_param
         with make_dag(
             dag_id or self._dag_id,
             schedule=None,
@@ -109,7 +108,7 @@ class ChangeDag:
             default_args=default_args,
             params={
                 **{name: form_field(kind_of(change.request, name), *each) for name, each in asked.items()},
-                **common_params(change.name, "the cluster is changed"),
+                **run_params(change.name, "the cluster is changed", takes_over=change.takes_lease),
             },
             description=f"{change.title} in the {kind} cluster of {conn_id}",
             doc=_DOC.format(
@@ -117,21 +116,32 @@ class ChangeDag:
             ),
             tags=tags or self._tags,
         ) as dag:
-            chain_change(
-                self.plan_operator,
-                self.apply_operator,
-                task_id="apply",
-                common={"conn_id": conn_id},
-                plan={**fixed, **{name: _template(name, kind_of(change.request, name)) for name in asked}},
-                change=own,
-                takes_over=change.takes_lease,
-                approval=approval_arguments(
-                    approval,
-                    response_timeout=response_timeout,
-                    require_other_approver=require_other_approver,
-                    subject=f"Approve: {change.title}",
-                ),
+            planned = self.plan_operator(
+                task_id="plan",
+                conn_id=conn_id,
+                pre_execute=refuse_unknown_conf,
+                **fixed,
+                **{name: _template(name, kind_of(change.request, name)) for name in asked},
             )
+            taking: dict[str, Any] = {"take_over": TAKE_OVER} if change.takes_lease else {}
+            shown = approval_arguments(
+                approval,
+                response_timeout=response_timeout,
+                require_other_approver=require_other_approver,
+                subject=f"Approve: {change.title}",
+                **taking,
+            )
+            approved = PlanApprovalOperator(task_id="approve", plan=planned.output, reason=REASON, **shown)
+            applied = self.apply_operator(
+                task_id="apply",
+                conn_id=conn_id,
+                plan=planned.output,
+                approval=approved.output,
+                reason=REASON,
+                **taking,
+                **own,
+            )
+            planned >> approved >> applied
         return dag
 
 
@@ -159,101 +169,19 @@ def form_field(kind: type, option: Option, field: Field[Any]) -> Param:
     return Param(default, type=type_ if is_required or default is not None else ["null", type_], **more)
 
 
-fence_dag = ChangeDag(
-    operators.ConnectFencePlanOperator,
-    operators.ConnectFenceOperator,
-    dag_id="connect_fence",
-    tags=("kafka-connect", "fencing"),
-)
+_CONNECT = "kafka-connect"
 
-
-_OFFSETS_TAGS = ("kafka-connect", "offsets")
-
-offsets_alter_dag = ChangeDag(
-    operators.ConnectOffsetsAlterPlanOperator,
-    operators.ConnectOffsetsAlterOperator,
-    dag_id="connect_offsets_alter",
-    tags=_OFFSETS_TAGS,
-)
-offsets_reset_dag = ChangeDag(
-    operators.ConnectOffsetsResetPlanOperator,
-    operators.ConnectOffsetsResetOperator,
-    dag_id="connect_offsets_reset",
-    tags=_OFFSETS_TAGS,
-)
-offsets_restore_dag = ChangeDag(
-    operators.ConnectOffsetsRestorePlanOperator,
-    operators.ConnectOffsetsRestoreOperator,
-    dag_id="connect_offsets_restore",
-    tags=_OFFSETS_TAGS,
-)
-offsets_migrate_dag = ChangeDag(
-    operators.ConnectOffsetsMigratePlanOperator,
-    operators.ConnectOffsetsMigrateOperator,
-    dag_id="connect_offsets_migrate",
-    tags=_OFFSETS_TAGS,
-)
-offsets_prune_dag = ChangeDag(
-    operators.ConnectOffsetsPrunePlanOperator,
-    operators.ConnectOffsetsPruneOperator,
-    dag_id="connect_offsets_prune",
-    tags=_OFFSETS_TAGS,
-)
-
-
-topics_dag = ChangeDag(
-    operators.ConnectTopicsPlanOperator,
-    operators.ConnectTopicsOperator,
-    dag_id="connect_topics",
-    tags=("kafka-connect", "topics"),
-)
-
-
-#: A connection whose login has *Alter* on the cluster; only the task that writes uses it.
-_WRITER = ("admin_conn_id",)
-_ACL_TAGS = ("kafka-connect", "acl")
-
-acl_grant_dag = ChangeDag(
-    operators.ConnectAclGrantPlanOperator,
-    operators.ConnectAclGrantOperator,
-    dag_id="connect_acl_grant",
-    tags=_ACL_TAGS,
-    apply_arguments=_WRITER,
-)
-acl_revoke_dag = ChangeDag(
-    operators.ConnectAclRevokePlanOperator,
-    operators.ConnectAclRevokeOperator,
-    dag_id="connect_acl_revoke",
-    tags=_ACL_TAGS,
-    apply_arguments=_WRITER,
-)
-
-
-transaction_abort_dag = ChangeDag(
-    operators.TransactionAbortPlanOperator,
-    operators.TransactionAbortOperator,
-    dag_id="connect_transaction_abort",
-    tags=("kafka-connect", "transactions"),
-)
-
-
-close_dag = ChangeDag(
-    operators.ConnectClosePlanOperator,
-    operators.ConnectCloseOperator,
-    dag_id="connect_close",
-    tags=("kafka-connect", "journal"),
-)
-uninstall_dag = ChangeDag(
-    operators.ConnectUninstallPlanOperator,
-    operators.ConnectUninstallOperator,
-    dag_id="connect_uninstall",
-    tags=("kafka-connect", "uninstall"),
-)
-
-
-interval_abandon_dag = ChangeDag(
-    operators.IntervalAbandonPlanOperator,
-    operators.IntervalAbandonOperator,
-    dag_id="interval_abandon",
-    tags=("exactly-once", "intervals"),
-)
+fence_dag = ChangeDag(FENCING, "connect_fence", _CONNECT, "fencing")
+offsets_alter_dag = ChangeDag(ALTER, "connect_offsets_alter", _CONNECT, "offsets")
+offsets_reset_dag = ChangeDag(RESET, "connect_offsets_reset", _CONNECT, "offsets")
+offsets_restore_dag = ChangeDag(RESTORE, "connect_offsets_restore", _CONNECT, "offsets")
+offsets_migrate_dag = ChangeDag(MIGRATE, "connect_offsets_migrate", _CONNECT, "offsets")
+offsets_prune_dag = ChangeDag(PRUNE, "connect_offsets_prune", _CONNECT, "offsets")
+offsets_drop_own_dag = ChangeDag(DROP_OWN, "connect_offsets_drop_own", _CONNECT, "offsets")
+topics_dag = ChangeDag(CREATE_TOPICS, "connect_topics", _CONNECT, "topics")
+acl_grant_dag = ChangeDag(GRANT, "connect_acl_grant", _CONNECT, "acl")
+acl_revoke_dag = ChangeDag(REVOKE, "connect_acl_revoke", _CONNECT, "acl")
+transaction_abort_dag = ChangeDag(ABORT, "connect_transaction_abort", _CONNECT, "transactions")
+close_dag = ChangeDag(CLOSE, "connect_close", _CONNECT, "journal")
+uninstall_dag = ChangeDag(UNINSTALL, "connect_uninstall", _CONNECT, "uninstall")
+interval_abandon_dag = ChangeDag(ABANDON, "interval_abandon", "exactly-once", "intervals")

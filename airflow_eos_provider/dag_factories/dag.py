@@ -18,12 +18,7 @@ def make_dag(
     max_active_runs: int = 1,
     **more: Any,
 ) -> DAG:
-    """A DAG that catches nothing up.
-
-    :param pool: of all tasks, unless ``default_args`` has another one.
-    :param doc: in Markdown.
-    :param more: of ``DAG``.
-    """
+    """A DAG that catches nothing up."""
     return DAG(
         dag_id=dag_id,
         catchup=False,

@@ -134,10 +134,7 @@ def interval_run_dag(
 
 
 def _with_data_intervals(schedule: Any, dag: DAG) -> Any:
-    """The schedule as a timetable with data intervals.
-
-    :param dag: a DAG without a schedule, for its time zone and start.
-    """
+    """The schedule as a timetable with data intervals."""
     if schedule is None:
         return None
     if isinstance(schedule, timedelta | relativedelta):

@@ -294,9 +294,6 @@ def client_properties(connection: Connection) -> dict[str, Any]:
 
     Tokens come from where Airflow's own Kafka provider gets them: from the function in ``oauth_cb``, or for brokers of
     Amazon MSK and Google's managed Kafka from the libraries of these clouds.
-
-    :raises ConfigurationError: its tokens come from a function that is not allowed, or it makes this machine load or
-        run something.
     """
     properties = dict(connection.extra_dejson)
     _refuse_host_commands(commands_in_client(properties))
@@ -320,10 +317,7 @@ def _cloud_tokens(properties: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _require_allowed_callback(properties: Mapping[str, Any]) -> None:
-    """Refuse a function that Airflow's own Kafka provider would not call either.
-
-    :raises ConfigurationError: ``oauth_cb`` names a function that the deployment does not list.
-    """
+    """Refuse a function that Airflow's own Kafka provider would not call either."""
     named = properties.get("oauth_cb")
     if named is None:
         return
@@ -338,10 +332,7 @@ def _require_allowed_callback(properties: Mapping[str, Any]) -> None:
 
 
 def _require_brokers_of_cloud(properties: Mapping[str, Any], bootstrap_servers: object) -> None:
-    """Refuse to hand a token of this machine's own cloud account to brokers that a connection names at will.
-
-    :raises ConfigurationError: ``sasl.oauthbearer.method`` names a cloud, and not all brokers have names of its.
-    """
+    """Refuse to hand a token of this machine's own cloud account to brokers that a connection names at will."""
     method = str(properties.get("sasl.oauthbearer.method", "")).lower()
     if method in OUR_METHODS and cloud_method(str(bootstrap_servers or "")) != method:
         raise ConfigurationError(
@@ -353,10 +344,7 @@ def _require_brokers_of_cloud(properties: Mapping[str, Any], bootstrap_servers: 
 
 
 def _rest_url(connection: Connection) -> str:
-    """The REST URL in a connection's host, schema and port; empty if there is no host.
-
-    :raises ConfigurationError: it is none.
-    """
+    """The REST URL in a connection's host, schema and port; empty if there is no host."""
     host = (connection.host or "").strip().rstrip("/")
     if not host:
         return ""
@@ -375,10 +363,7 @@ def _rest_url(connection: Connection) -> str:
 
 
 def _require_described(url: str, cluster: ConnectCluster) -> None:
-    """Refuse a host that is none of the workers: it would get their login and answer for them.
-
-    :raises ConfigurationError: the cluster has no such worker.
-    """
+    """Refuse a host that is none of the workers: it would get their login and answer for them."""
     known = [worker.worker_id for worker in cluster.workers]
     if url and worker_id_of(url) not in known:
         raise ConfigurationError(
@@ -389,10 +374,7 @@ def _require_described(url: str, cluster: ConnectCluster) -> None:
 
 
 def _extra(connection: Connection) -> dict[str, Any]:
-    """The extra without its empty fields.
-
-    :raises ConfigurationError: a structure is given as text, which Airflow shows as it is, passwords included.
-    """
+    """The extra without its empty fields."""
     extra = _filled(connection.extra_dejson)
     for key, kind in _STRUCTURES.items():
         value = extra.get(key)
@@ -415,10 +397,7 @@ def _filled(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _other_kafka(entry: Any, number: int) -> dict[str, Any]:
-    """An entry of ``other_kafka`` without its empty fields.
-
-    :raises ConfigurationError: it is no mapping, or a structure in it is none.
-    """
+    """An entry of ``other_kafka`` without its empty fields."""
     where = f"other_kafka[{number}]"
     if not isinstance(entry, Mapping):
         raise ConfigurationError(f"{where} is not a mapping.", expected="{bootstrap_servers: …, client: {…}}")
@@ -462,9 +441,6 @@ def _require_allowed_files(files: Mapping[str, str]) -> None:
     """Refuse a file outside the folders that the deployment allows.
 
     Otherwise anyone who may edit a connection could read any file of Airflow's, or send it to brokers of their own.
-
-    :param files: by key of the extra the path that it names.
-    :raises ConfigurationError: with the key.
     """
     option = f"[eos] {FILES_OPTION}"
     allowed = conf.get("eos", FILES_OPTION, fallback=DEFAULT_FILES_FOLDER) or ""
@@ -575,11 +551,7 @@ def _commands_of(worker: WorkerDescription) -> dict[str, str]:
 
 
 def _require_login_stays(in_file: KafkaSettings, bootstrap_servers: str, client: Mapping[str, Any]) -> None:
-    """Refuse to send a file's login to where a connection says.
-
-    :raises ConfigurationError: a password or token of the file would go to brokers, or to a token endpoint, that the
-        file does not name.
-    """
+    """Refuse to send a file's login to where a connection says."""
     kept = {name: value for name, value in in_file.properties.items() if name not in client}
     logs_in = any(name == "oauth_cb" or (name.startswith("sasl.") and is_secret_itself(name)) for name in kept)
     if not logs_in and kept.get("sasl.oauthbearer.method", "").lower() not in OUR_METHODS:

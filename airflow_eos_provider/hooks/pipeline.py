@@ -77,13 +77,7 @@ def find_pipeline(
 
 
 def run_of(context: Context, pipeline: str, interval: str | None, revision: int | str) -> Run:
-    """The run that a task is for.
-
-    :param pipeline: the pipeline's name.
-    :param interval: ``start/end``; empty for the DAG run's data interval.
-    :param revision: a number, or the text of one, as templates leave it.
-    :raises ConfigurationError: there is no interval, or it or the revision is not usable; with the remedy.
-    """
+    """The run that a task is for."""
     from airflow_eos_provider.interval.interval import Run
 
     try:
@@ -97,8 +91,6 @@ def require_of_schedule(dag: DAG | None, interval: Interval) -> None:
     """Refuse an interval that the DAG's schedule does not have: a function that reads one day would lose the others.
 
     A DAG whose timetable has no intervals takes any.
-
-    :raises ConfigurationError: the schedule has another one at its start.
     """
     from airflow.sdk.timezone import coerce_datetime
     from airflow.serialization.encoders import coerce_to_core_timetable
@@ -128,11 +120,7 @@ def require_of_schedule(dag: DAG | None, interval: Interval) -> None:
 
 
 def interval_of(context: Context, given: str | None) -> Interval:
-    """The interval that a task is for.
-
-    :param given: ``start/end``; empty for the DAG run's data interval.
-    :raises ConfigurationError: there is none, or it has no width.
-    """
+    """The interval that a task is for."""
     from airflow_eos_provider.interval.interval import Interval
 
     if given:

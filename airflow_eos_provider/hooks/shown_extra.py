@@ -49,10 +49,7 @@ _HARMLESS = frozenset({"url", "host"})
 
 
 def shown_in_clear(extra: Mapping[str, Any], *, also_hidden: str = "") -> tuple[str, ...]:
-    """Where in an extra a secret is under a name that Airflow does not hide, such as ``client.sasl.jaas.config``.
-
-    :param also_hidden: names that this deployment hides besides, separated by commas.
-    """
+    """Where in an extra a secret is under a name that Airflow does not hide, such as ``client.sasl.jaas.config``."""
     names = (*HIDDEN_BY_AIRFLOW, *(name.strip().lower() for name in also_hidden.split(",") if name.strip()))
     return tuple(_shown(extra, "", names))
 

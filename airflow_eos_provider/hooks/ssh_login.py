@@ -32,11 +32,7 @@ _SHORTEST_KEY_LINE = 16
 
 
 def ssh_connection(connection: Connection) -> SshConnection:
-    """What a connection of type ``ssh`` says; its secrets are masked in Airflow's logs first.
-
-    :raises ConfigurationError: it is of another type, would have host keys not checked, or a part of it is of the
-        wrong kind.
-    """
+    """What a connection of type ``ssh`` says; its secrets are masked in Airflow's logs first."""
     conn_id = connection.conn_id
     if connection.conn_type != CONNECTION_TYPE:
         raise ConfigurationError(

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 def of_interval(
     pipeline: Pipeline, run: Run, result: Mapping[str, Any], inputs: Mapping[str, int]
 ) -> OperatorLineage[Any, Any]:
-    """An interval run: the folders of the files that its plan pinned, and the topic.
-
-    :param result: what the task returns.
-    :param inputs: folder -> how many files of it were read; empty where that is not known.
-    """
+    """An interval run: the folders of the files that its plan pinned, and the topic."""
     from airflow_eos_provider.interval.topics.ledger import complete_key
 
     whole = result.get("part_of")
@@ -49,10 +45,7 @@ def of_interval(
 
 
 def of_roll(report: Mapping[str, Any], group_id: str) -> OperatorLineage[Any, Any]:
-    """A roll, which reads and writes no data.
-
-    :param report: as :meth:`~airflow_eos_provider.rollout.outcome.RolloutReport.to_dict` gives it.
-    """
+    """A roll, which reads and writes no data."""
     facet = RollFacet(
         group_id=group_id,
         rollout_id=report["rollout_id"],

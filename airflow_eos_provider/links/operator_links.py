@@ -64,12 +64,7 @@ class SparkPageLink(_ShownLink):
 
 
 def show(operator: Any, context: Context, link: BaseOperatorLink, url: str) -> None:
-    """Show a link from now on.
-
-    :param operator: the running operator.
-    :param link: one of its links.
-    :param url: its address; empty shows nothing.
-    """
+    """Show a link from now on."""
     if not url:
         return
     vars(operator).setdefault(_SHOWN, {})[link.xcom_key] = url

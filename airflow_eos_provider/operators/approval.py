@@ -28,8 +28,7 @@ from airflow.sdk import NEVER_EXPIRE, BaseOperator  # type: ignore[attr-defined]
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 from airflow.sdk.timezone import utcnow
 
-from airflow_eos_provider.changes.change import MOST_LINES
-from airflow_eos_provider.changes.change import Plan as ChangePlan
+from airflow_eos_provider.changes.change import MOST_LINES, Plan as ChangePlan
 from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.data_text import LINE_CHARACTERS, code_span, counted, one_line
 from airflow_eos_provider.operators.failures import ROLL_RETRIES, ROLL_RETRY_DELAY, no_retry_where_pointless

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.failures import with_retries
+from airflow_eos_provider.operators.failures import LookOperator
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -22,10 +20,6 @@ if TYPE_CHECKING:
     from airflow_eos_provider.finding import Audit
     from airflow_eos_provider.rollout.drift.drift import Drift
     from airflow_eos_provider.transactions.audit import TransactionAudit
-
-
-RETRIES = 1
-RETRY_DELAY = timedelta(seconds=10)
 
 
 class AuditError(AirflowFailException):
@@ -46,26 +40,24 @@ class ConnectUnseenError(AirflowException):
     is_news = True
 
 
-class AuditOperator(BaseOperator):
+class AuditOperator(LookOperator):
     """Look once, and fail if something is found. It changes nothing.
 
     :cvar keys: XCom under which each audit leaves what it has found, so that the next one reports only what is new.
         Renaming it makes one audit report again what was reported before.
     :cvar failure: the error of a finding.
+    :param retries: tries after the first.
     """
 
     keys: ClassVar[str]
     failure: ClassVar[type[AuditError]] = AuditError
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**with_retries(kwargs, RETRIES, RETRY_DELAY))
+    def __init__(self, *, retries: int = 1, **kwargs: Any) -> None:
+        super().__init__(retries=retries, **kwargs)
 
     @abstractmethod
     def look(self) -> Audit:
-        """One look.
-
-        :raises EosError: the cluster cannot be looked at.
-        """
+        """One look."""
 
     def execute(self, context: Context) -> dict[str, Any]:
         ti = context["ti"]
@@ -100,10 +92,7 @@ DRIFT_KEYS = "drift_keys"
 
 
 class ConnectDriftError(AuditError):
-    """The cluster has drifted.
-
-    :ivar is_news: whether the audit before has not found all of it already.
-    """
+    """The cluster has drifted."""
 
 
 class ConnectDriftAuditOperator(AuditOperator):
@@ -147,10 +136,7 @@ TRANSACTIONS_KEYS = "transactions_keys"
 
 
 class ConnectTransactionsError(AuditError):
-    """The audit of transactions has found something.
-
-    :ivar is_news: whether the audit before has not found all of it already.
-    """
+    """The audit of transactions has found something."""
 
 
 class ConnectTransactionsAuditOperator(AuditOperator):

@@ -1,6 +1,6 @@
 """The operators of changes, made from their declarations: one plans, one carries out the approved plan.
 
-A named operator is a subclass with nothing but the change; its parameters are the fields of the change's request.
+A plan operator's parameters are the fields of the change's request.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field
+from types import new_class
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_eos_provider.changes.change import Change, Option, Plan, options, read_request
@@ -18,6 +18,7 @@ from airflow_eos_provider.changes.closing.change import CLOSE
 from airflow_eos_provider.changes.fencing.change import FENCING
 from airflow_eos_provider.changes.intervals.change import ABANDON
 from airflow_eos_provider.changes.offsets.change import ALTER, MIGRATE, PRUNE, RESET, RESTORE
+from airflow_eos_provider.changes.own_topic.change import DROP_OWN
 from airflow_eos_provider.changes.rights.change import GRANT, REVOKE
 from airflow_eos_provider.changes.topics.change import CREATE_TOPICS
 from airflow_eos_provider.changes.transactions.change import ABORT
@@ -34,13 +35,13 @@ from airflow_eos_provider.operators.approval import (
     is_true,
     require_approved,
 )
-from airflow_eos_provider.operators.failures import no_retry_where_pointless, with_retries
+from airflow_eos_provider.operators.failures import LookOperator, no_retry_where_pointless
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class ChangePlanOperator(BaseOperator):
+class ChangePlanOperator(LookOperator):
     """Plan a change. Nothing is changed. Each further parameter is a field of the change's request.
 
     :param conn_id: a connection of type ``kafka_connect``, by default ``kafka_connect_default``. For interval runs
@@ -54,7 +55,7 @@ class ChangePlanOperator(BaseOperator):
     operator_extra_links = (ClusterPageLink(),)
 
     def __init__(self, *, conn_id: str = "", **kwargs: Any) -> None:
-        super().__init__(**with_retries(kwargs))
+        super().__init__(**kwargs)
         self.conn_id = conn_id or default_conn_id(self.change)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -182,92 +183,12 @@ def _as_given(default: Any) -> Any:
     return "" if default in ((), None) else default
 
 
-class ConnectFencePlanOperator(ChangePlanOperator):
-    """Plan fencing rounds. Nothing is changed."""
-
-    change = FENCING
-
-
-class ConnectFenceOperator(ChangeOperator):
-    """Carry approved fencing rounds out. If its process is killed, its next try resumes where the journal says."""
-
-    change = FENCING
-
-
-class ConnectOffsetsAlterPlanOperator(ChangePlanOperator):
-    """Plan other offsets for source partitions. Nothing is changed."""
-
-    change = ALTER
-
-
-class ConnectOffsetsAlterOperator(ChangeOperator):
-    """Give source partitions the approved offsets. A retry resumes where a killed one stopped."""
-
-    change = ALTER
-
-
-class ConnectOffsetsResetPlanOperator(ChangePlanOperator):
-    """Plan the removal of a connector's offsets. Nothing is changed."""
-
-    change = RESET
-
-
-class ConnectOffsetsResetOperator(ChangeOperator):
-    """Remove a connector's offsets as approved. A retry resumes where a killed one stopped."""
-
-    change = RESET
-
-
-class ConnectOffsetsRestorePlanOperator(ChangePlanOperator):
-    """Plan a connector's offsets from a backup or from another connector. Nothing is changed."""
-
-    change = RESTORE
-
-
-class ConnectOffsetsRestoreOperator(ChangeOperator):
-    """Restore offsets as approved. A retry resumes where a killed one stopped."""
-
-    change = RESTORE
-
-
-class ConnectOffsetsMigratePlanOperator(ChangePlanOperator):
-    """Plan the move of a connector's offsets into another topic. Nothing is changed."""
-
-    change = MIGRATE
-
-
-class ConnectOffsetsMigrateOperator(ChangeOperator):
-    """Move a connector's offsets as approved. A retry resumes where a killed one stopped."""
-
-    change = MIGRATE
-
-
-class ConnectOffsetsPrunePlanOperator(ChangePlanOperator):
-    """Plan the removal of what deleted connectors have left. Nothing is changed."""
-
-    change = PRUNE
-
-
-class ConnectOffsetsPruneOperator(ChangeOperator):
-    """Remove what deleted connectors have left, as approved. A retry resumes where a killed one stopped."""
-
-    change = PRUNE
-
-
-class ConnectTopicsPlanOperator(ChangePlanOperator):
-    """Plan to create and fix a group's internal topics and connectors' own. Nothing is changed."""
-
-    change = CREATE_TOPICS
-
-
-class ConnectTopicsOperator(ChangeOperator):
-    """Create and fix internal topics as approved. If its process is killed, its next try does the rest."""
-
-    change = CREATE_TOPICS
-
-
 class _RightsOperator(ChangeOperator):
-    """Writes ACLs, with a connection of its own if it has one."""
+    """Writes ACLs, with a connection of its own if it has one.
+
+    :param admin_conn_id: a connection of type ``kafka`` or ``kafka_connect`` of the same brokers, with *Alter* on the
+        cluster; empty: the cluster's own connection. Keep that right out of the connections of other tasks.
+    """
 
     template_fields: Sequence[str] = (*ChangeOperator.template_fields, "admin_conn_id")
 
@@ -282,80 +203,38 @@ class _RightsOperator(ChangeOperator):
         return rights(kafka_settings(self.admin_conn_id))  # type: ignore[no-any-return]
 
 
-class ConnectAclGrantPlanOperator(ChangePlanOperator):
-    """Plan which ACLs are created. Nothing is changed."""
-
-    change = GRANT
+#: By a change's name the operator that plans it, and the one that carries it out.
+OPERATORS: dict[str, tuple[type[ChangePlanOperator], type[ChangeOperator]]] = {}
 
 
-class ConnectAclGrantOperator(_RightsOperator):
-    """Create only the approved ACLs.
+def _operators(
+    name: str, change: Change[Any], base: type[ChangeOperator] = ChangeOperator
+) -> tuple[type[ChangePlanOperator], type[ChangeOperator]]:
+    """The operators of a change: ``<name>PlanOperator`` and ``<name>Operator``."""
+    resumes = change.takes_lease and not change.begins_again
+    killed = "the next try resumes where the journal says" if resumes else "start a new run for what is left"
+    plans = f"{change.summary}\n\nThis operator plans it. Nothing is changed."
+    applies = f"{change.summary}\n\nThis operator carries the approved plan out. If its process is killed, {killed}."
 
-    :param admin_conn_id: a connection of type ``kafka`` or ``kafka_connect`` of the same brokers, with *Alter* on the
-        cluster; empty: the cluster's own connection. Keep that right out of the connections of other tasks.
-    """
+    def made(suffix: str, base: type, doc: str) -> Any:
+        members = {"change": change, "__doc__": doc, "__module__": __name__}
+        return new_class(f"{name}{suffix}", (base,), exec_body=lambda namespace: namespace.update(members))
 
-    change = GRANT
-
-
-class ConnectAclRevokePlanOperator(ChangePlanOperator):
-    """Plan which ACLs are deleted. Nothing is changed."""
-
-    change = REVOKE
-
-
-class ConnectAclRevokeOperator(_RightsOperator):
-    """Delete only the approved ACLs.
-
-    :param admin_conn_id: as :class:`ConnectAclGrantOperator` takes it.
-    """
-
-    change = REVOKE
+    OPERATORS[change.name] = made("PlanOperator", ChangePlanOperator, plans), made("Operator", base, applies)
+    return OPERATORS[change.name]
 
 
-class TransactionAbortPlanOperator(ChangePlanOperator):
-    """Plan the end of the transaction that hangs in one partition. Nothing is changed."""
-
-    change = ABORT
-
-
-class TransactionAbortOperator(ChangeOperator):
-    """End the transaction as approved. Its records in that partition are given up for good."""
-
-    change = ABORT
-
-
-class ConnectClosePlanOperator(ChangePlanOperator):
-    """Plan to close an unfinished roll or change, or to stop a running roll for good. Nothing is changed."""
-
-    change = CLOSE
-
-
-class ConnectCloseOperator(ChangeOperator):
-    """Close it as approved. A roll that is carried out stops before its next action, which is waited for."""
-
-    change = CLOSE
-
-
-class ConnectUninstallPlanOperator(ChangePlanOperator):
-    """Plan to remove what this package has left of a group, as this machine sees it. Nothing is changed."""
-
-    change = UNINSTALL
-
-
-class ConnectUninstallOperator(ChangeOperator):
-    """Remove it as approved. If its process is killed, start a new run for what is left."""
-
-    change = UNINSTALL
-
-
-class IntervalAbandonPlanOperator(ChangePlanOperator):
-    """Plan to give an interval run up. Nothing is changed."""
-
-    change = ABANDON
-
-
-class IntervalAbandonOperator(ChangeOperator):
-    """Give the run up as approved. It is refused if a slice was committed since."""
-
-    change = ABANDON
+ConnectFencePlanOperator, ConnectFenceOperator = _operators("ConnectFence", FENCING)
+ConnectOffsetsAlterPlanOperator, ConnectOffsetsAlterOperator = _operators("ConnectOffsetsAlter", ALTER)
+ConnectOffsetsResetPlanOperator, ConnectOffsetsResetOperator = _operators("ConnectOffsetsReset", RESET)
+ConnectOffsetsRestorePlanOperator, ConnectOffsetsRestoreOperator = _operators("ConnectOffsetsRestore", RESTORE)
+ConnectOffsetsMigratePlanOperator, ConnectOffsetsMigrateOperator = _operators("ConnectOffsetsMigrate", MIGRATE)
+ConnectOffsetsPrunePlanOperator, ConnectOffsetsPruneOperator = _operators("ConnectOffsetsPrune", PRUNE)
+ConnectOffsetsDropOwnPlanOperator, ConnectOffsetsDropOwnOperator = _operators("ConnectOffsetsDropOwn", DROP_OWN)
+ConnectTopicsPlanOperator, ConnectTopicsOperator = _operators("ConnectTopics", CREATE_TOPICS)
+ConnectAclGrantPlanOperator, ConnectAclGrantOperator = _operators("ConnectAclGrant", GRANT, _RightsOperator)
+ConnectAclRevokePlanOperator, ConnectAclRevokeOperator = _operators("ConnectAclRevoke", REVOKE, _RightsOperator)
+TransactionAbortPlanOperator, TransactionAbortOperator = _operators("TransactionAbort", ABORT)
+ConnectClosePlanOperator, ConnectCloseOperator = _operators("ConnectClose", CLOSE)
+ConnectUninstallPlanOperator, ConnectUninstallOperator = _operators("ConnectUninstall", UNINSTALL)
+IntervalAbandonPlanOperator, IntervalAbandonOperator = _operators("IntervalAbandon", ABANDON)

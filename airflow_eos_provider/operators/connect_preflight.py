@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.failures import no_retry_where_pointless, with_retries
+from airflow_eos_provider.operators.failures import LookOperator, no_retry_where_pointless
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,11 +25,8 @@ _IN_ERROR = 20
 #: Limit of one question to a worker, seconds: a validation may wait for the system that a connector reads.
 _ANSWER_SECONDS = 30.0
 
-RETRIES = 1
-RETRY_DELAY = timedelta(seconds=10)
 
-
-class ConnectorFindingsOperator(BaseOperator):
+class ConnectorFindingsOperator(LookOperator):
     """Ask every worker, and the brokers, what a mode does to each connector. It changes nothing.
 
     It fails if a finding blocks. Inconclusive findings do not fail it; they are in the log and in the XCom.
@@ -61,7 +56,7 @@ class ConnectorFindingsOperator(BaseOperator):
         fails_when_begun: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**with_retries(kwargs, RETRIES, RETRY_DELAY))
+        super().__init__(**kwargs)
         self.conn_id = conn_id
         self.mode = mode
         self.connectors = connectors

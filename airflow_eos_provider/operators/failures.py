@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.errors import (
@@ -23,17 +24,16 @@ from airflow_eos_provider.errors import (
 ROLL_RETRIES = 9
 ROLL_RETRY_DELAY = timedelta(seconds=30)
 
-#: A rebalance may interrupt a task that only reads.
-LOOK_RETRIES = 3
-LOOK_RETRY_DELAY = timedelta(seconds=10)
 
+class LookOperator(BaseOperator):
+    """Only reads; a rebalance may interrupt it, so it is tried again.
 
-def with_retries(
-    given: Mapping[str, Any], retries: int = LOOK_RETRIES, retry_delay: timedelta = LOOK_RETRY_DELAY
-) -> dict[str, Any]:
-    """The arguments of an operator that only reads; the DAG's ``default_args`` win over these retries."""
-    named = {**given.get("default_args", {}), **given}
-    return {**given, "retries": named.get("retries", retries), "retry_delay": named.get("retry_delay", retry_delay)}
+    :param retries: tries after the first.
+    :param retry_delay: time between two tries.
+    """
+
+    def __init__(self, *, retries: int = 3, retry_delay: timedelta = timedelta(seconds=10), **kwargs: Any) -> None:
+        super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
 
 
 #: A person has to act first, so a retry would only repeat the message, or worse: restart a worker that was put back.

@@ -159,10 +159,7 @@ class IntervalRun(BaseOperator):
 
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:
-        """As every operator's. ``expand`` may map ``interval`` and ``revision``, ``expand_kwargs`` other arguments too.
-
-        :raises ConfigurationError: the pipeline is not given here.
-        """
+        """As every operator's. ``expand`` may map ``interval`` and ``revision``, ``expand_kwargs`` also others."""
         if "pipeline" not in kwargs:
             raise ConfigurationError(
                 f"{cls.__name__}.partial() is called without a pipeline.",
@@ -188,10 +185,7 @@ class IntervalRun(BaseOperator):
         return run_of(context, self.pipeline, self.interval, self.revision)
 
     def write(self, context: Context, pipeline: Pipeline, run: Run) -> Completed | None:
-        """Write the missing slices and complete the run.
-
-        :returns: what the job tells of itself, for its tasks' figures alone; None if it cannot be heard.
-        """
+        """Write the missing slices and complete the run."""
         raise NotImplementedError
 
     def forget_job(self, context: Context) -> None:
@@ -251,9 +245,7 @@ class IntervalRun(BaseOperator):
         return None if self._told is None else events.of_interval(*self._told)
 
     def _require_interval_of_its_own(self, context: Context) -> None:
-        """
-        :raises ConfigurationError: the task is mapped, and has the interval of another mapped task.
-        """
+        """Refuse a mapped task that has the interval of another mapped task."""
         index = getattr(context["ti"], "map_index", None)
         if index is None or index < 0:
             return
@@ -302,10 +294,7 @@ class _IntervalPartial(OperatorPartial):
 
 
 def _require_distinct(task_id: str, mapped: Sequence[Any]) -> None:
-    """
-    :param mapped: the arguments of each mapped task; some may be known only when the task runs.
-    :raises ConfigurationError: two of them have one interval.
-    """
+    """Refuse mapped tasks of which two have one interval; some may be known only when they run."""
     known = [one for one in mapped if isinstance(one, Mapping)]
     runs = {f"{one.get('interval')} {one.get('revision', 1)}" for one in known}
     if len(runs) < len(known):
@@ -539,10 +528,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
 
 
 def _callable_name(function: Callable[..., Any] | str) -> str:
-    """The name by which a Spark job imports a function.
-
-    :raises ConfigurationError: it is no function at the top level of a module.
-    """
+    """The name by which a Spark job imports a function."""
     if isinstance(function, str):
         return function
     module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
@@ -569,10 +555,7 @@ def end_spark_jobs() -> None:
 
 
 def _refuse_standalone_cluster_mode(hook: SparkSubmitHook) -> None:
-    """Spark refuses it, too, in the midst of its log.
-
-    :raises ConfigurationError: a Python driver is to run in a standalone cluster.
-    """
+    """Spark refuses it, too, in the midst of its log."""
     connection = hook._connection
     if connection["deploy_mode"] == "cluster" and connection["master"].startswith("spark://"):
         raise ConfigurationError(
@@ -583,10 +566,7 @@ def _refuse_standalone_cluster_mode(hook: SparkSubmitHook) -> None:
 
 
 def _refuse_to_upload(specification: JobSpec, master: str) -> None:
-    """Nobody ever removes what spark-submit has uploaded for a driver on Kubernetes.
-
-    :raises ConfigurationError: a login would be among it.
-    """
+    """Nobody ever removes what spark-submit has uploaded for a driver on Kubernetes."""
     if specification.secrets:
         raise ConfigurationError(
             f"The driver is to run on Kubernetes ({master}), and the Kafka connection has a login "

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_eos_provider.data_text import one_line
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.failures import no_retry_where_pointless, with_retries
+from airflow_eos_provider.operators.failures import LookOperator, no_retry_where_pointless
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class ConnectOffsetsBackupOperator(BaseOperator):
+class ConnectOffsetsBackupOperator(LookOperator):
     """Write a group's source offsets into a backup, as ``eos offsets backup`` does. Changes nothing in Kafka.
 
     An existing backup is kept, and the task returns it: a later try, or *Clear*, does not replace it with newer
@@ -44,7 +43,7 @@ class ConnectOffsetsBackupOperator(BaseOperator):
         offsets_topic: str = "",
         **kwargs: Any,
     ) -> None:
-        super().__init__(**with_retries(kwargs))
+        super().__init__(**kwargs)
         self.file = file
         self.connector = connector
         self.conn_id = conn_id

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import (  # type: ignore[attr-defined]  # its stub lacks NEVER_EXPIRE
     NEVER_EXPIRE,
-    BaseOperator,
     BaseOperatorLink,
 )
 from airflow.sdk.configuration import conf
@@ -30,7 +29,7 @@ from airflow_eos_provider.operators.approval import (
     is_true,
     require_approved,
 )
-from airflow_eos_provider.operators.failures import no_retry_where_pointless, with_retries
+from airflow_eos_provider.operators.failures import LookOperator, no_retry_where_pointless
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class TaskStateCheckpoint:
         self._store.set(key, document, retention=NEVER_EXPIRE)
 
 
-class _ConnectOperator(BaseOperator):
+class _ConnectOperator(LookOperator):
     """What the operators of one cluster share.
 
     :param conn_id: a connection of type ``kafka_connect``.
@@ -88,7 +87,7 @@ class _ConnectOperator(BaseOperator):
         settings: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**with_retries(kwargs))
+        super().__init__(**kwargs)
         self.conn_id = conn_id
         self.settings = settings
 

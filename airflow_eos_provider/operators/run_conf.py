@@ -22,10 +22,7 @@ _OF_AIRFLOW = frozenset({"openlineage"})
 
 
 def refuse_unknown_conf(context: Context) -> None:
-    """The ``pre_execute`` of a DAG's first task.
-
-    :raises AirflowFailException: the run was started with a key that the DAG has no parameter for.
-    """
+    """The ``pre_execute`` of a DAG's first task."""
     problem = unknown_keys(context["dag_run"].conf or {}, context["dag"].params)
     if problem:
         raise AirflowFailException(f"{problem} Nothing was done. Start a new run.")

@@ -13,8 +13,7 @@ from typing import Any
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import Completed, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol import admission
-from airflow_eos_provider.interval.protocol import coordinator as coordinator_module
+from airflow_eos_provider.interval.protocol import admission, coordinator as coordinator_module
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator, deal
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan

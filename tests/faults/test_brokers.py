@@ -25,8 +25,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
-from tests.faults.three_brokers import TRANSACTION_STATE, Brokers
-from tests.faults.three_brokers import brokers as brokers
+from tests.faults.three_brokers import TRANSACTION_STATE, Brokers, brokers as brokers
 from tests.waiting import until
 
 #: The coordinator waits so long for the copies of what it notes of the id, or else refuses: 1 ms is rarely enough.

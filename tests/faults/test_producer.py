@@ -27,8 +27,7 @@ from airflow_eos_provider.kafka.write.producer import Limits, TransactionalProdu
 from airflow_eos_provider.kafka.write.record_batches import EncodedBatch, encode_records
 from airflow_eos_provider.kafka.write.sender import Sender
 from tests.faults.cutting_proxy import Api, CuttingProxy
-from tests.faults.three_brokers import Brokers
-from tests.faults.three_brokers import brokers as brokers
+from tests.faults.three_brokers import Brokers, brokers as brokers
 from tests.waiting import until
 
 #: Batches of each partition.

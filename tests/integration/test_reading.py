@@ -13,8 +13,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.topics import control_topic
-from airflow_eos_provider.interval.topics import reader as topic_reader
+from airflow_eos_provider.interval.topics import control_topic, reader as topic_reader
 from airflow_eos_provider.interval.topics.control_topic import ControlReader, ControlState, generation_records
 from airflow_eos_provider.interval.topics.pins import TopicChangedError
 from airflow_eos_provider.interval.topics.reader import TopicReader

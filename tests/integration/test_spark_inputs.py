@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.sources import files as files_module
-from airflow_eos_provider.interval.sources import files_source
+from airflow_eos_provider.interval.sources import files as files_module, files_source
 from airflow_eos_provider.interval.spark import write_interval
 from airflow_eos_provider.interval.spark.files import FilesSource, pinned_files
 from airflow_eos_provider.interval.verify import completion

@@ -21,11 +21,9 @@ from airflow_eos_provider.lab.jars import jars
 from airflow_eos_provider.lab.jars.java import java_program, version_text
 from airflow_eos_provider.lab.ownership import exclusive
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.lab.servers.broker import MAIN_CLASS as BROKER
-from airflow_eos_provider.lab.servers.broker import Broker
+from airflow_eos_provider.lab.servers.broker import MAIN_CLASS as BROKER, Broker
 from airflow_eos_provider.lab.servers.part import write_properties
-from airflow_eos_provider.lab.servers.worker import MAIN_CLASS as WORKER
-from airflow_eos_provider.lab.servers.worker import Worker
+from airflow_eos_provider.lab.servers.worker import MAIN_CLASS as WORKER, Worker
 from airflow_eos_provider.lab.waiting import wait_for_broker, wait_for_worker
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 

@@ -49,11 +49,11 @@ def test_what_needs_spark_names_the_extra(missing: str) -> None:
 
 
 #: What others are made of.
-BASES = {"ApprovedOperator", "AuditOperator", "DeferrableSensor"}
+BASES = {"ApprovedOperator", "AuditOperator", "DeferrableSensor", "LookOperator"}
 
 PACKAGES = [
     f"airflow_eos_provider.{name}"
-    for name in ("dag_factories", "hooks", "interval", "notifications", "operators", "sensors", "triggers")
+    for name in ("dag_factories", "hooks", "interval", "notifications", "operators", "sensors")
 ]
 
 
@@ -75,7 +75,7 @@ def test_each_public_name_is_where_its_package_says(package: str) -> None:
 
 def test_each_operator_and_sensor_is_public() -> None:
     """A new class belongs into its package's public names."""
-    for kind, base in (("operators", "Operator"), ("sensors", "Sensor"), ("triggers", "Trigger")):
+    for kind, base in (("operators", "Operator"), ("sensors", "Sensor")):
         package = importlib.import_module(f"airflow_eos_provider.{kind}")
         found = {
             name

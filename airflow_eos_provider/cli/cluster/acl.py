@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from airflow_eos_provider.acls.check import AclReport
-from airflow_eos_provider.acls.check import check as check_rights
+from airflow_eos_provider.acls.check import AclReport, check as check_rights
 from airflow_eos_provider.acls.forms import Form, kafka_acls_lines, written
 from airflow_eos_provider.acls.judge import RightFinding
 from airflow_eos_provider.acls.look import read_authorizer
@@ -21,7 +19,7 @@ from airflow_eos_provider.changes.change import read_request
 from airflow_eos_provider.changes.rights.asked import AskedRights, asked_rights
 from airflow_eos_provider.changes.rights.change import GRANT, REVOKE, also_reaches
 from airflow_eos_provider.changes.rights.request import RightsRequest
-from airflow_eos_provider.cli.change import add_apply, with_options
+from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.client_options import client_properties
 from airflow_eos_provider.cli.common import (
     console,
@@ -29,9 +27,8 @@ from airflow_eos_provider.cli.common import (
     print_lines,
     table,
     warn,
-    width_for,
 )
-from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.connect.cluster.description import exposed_file
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
@@ -40,15 +37,10 @@ from airflow_eos_provider.errors import ConfigurationError, NotKnownError
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.acl_values import Pattern, Resource, require_principal
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.output import Output, print_document
 from airflow_eos_provider.redaction import secrets_of
 from airflow_eos_provider.stored import to_json
 
-acl_app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Rights (ACLs) for exactly-once: check, explain, grant and revoke them.",
-)
+acl_app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 LoginsOption = Annotated[
     list[str] | None,
@@ -68,16 +60,22 @@ WhatArgument = Annotated[
 ]
 
 
+@add_look(
+    acl_app,
+    "check",
+    "eos acl check",
+    "eos acl check --login worker.properties",
+    "eos acl check --connector orders --form strimzi  # print the rights for Strimzi",
+    "eos acl check --form kafka-acls --missing --prefixed",
+    request=RightsRequest,
+)
 def check(
-    *,
-    form: Form,
-    missing: bool,
-    login: list[str] | None,
     cluster: Path | None,
-    output: Output | None,
-    as_json: bool,
+    form: FormOption = Form.TABLE,
+    missing: MissingOption = False,
+    login: LoginsOption = None,
     **given: Any,
-) -> None:
+) -> Found:
     """Check the rights that this cluster needs. Changes nothing; exit code 1 if one is missing, 5 if unknown.
 
     Where a principal's login is available, eos tries the right without side effects. Otherwise it reads the ACLs, which
@@ -93,23 +91,31 @@ def check(
     if form is not Form.TABLE:
         acls = [each.rule.acl for each in report.findings if not missing or each.verdict is not Verdict.PASS]
         print_lines(written(acls, form, brokers))
-        return
-    document = _document(report, request.mode, report.findings, reached)
+        raise typer.Exit
     names = [str(each.rule) for each in report.lacking]
-    if not print_document(document, names, output, as_json=as_json):
-        with width_for(output):
-            if output is Output.WIDE:
-                _show(report.findings, output)
-            _show_checked(report, brokers)
-        _show_reached(reached)
-        _show_notes(report)
-    if report.lacking:
-        raise typer.Exit(1)
-    if not report.is_known:
-        raise typer.Exit(NotKnownError.exit_code)
+    code = 1 if report.lacking else 0 if report.is_known else NotKnownError.exit_code
+
+    def show(wide: bool) -> None:
+        if wide:
+            _show(report.findings)
+        _show_checked(report, brokers)
+        for rule, also in reached.items():
+            console.print(Text(also_reaches(rule, also), "yellow"), soft_wrap=True)
+        for note in report.notes:
+            console.print(Text(f"Note: {note.rstrip('.')}.", "dim"), soft_wrap=True)
+
+    return Found(_document(report, request.mode, reached), names, show, code)
 
 
-def explain(*, what: str, cluster: Path | None, output: Output | None, as_json: bool, **given: Any) -> None:
+@add_look(
+    acl_app,
+    "explain",
+    "eos acl explain User:connect",
+    "eos acl explain connect-cluster-",
+    "eos acl explain orders",
+    request=RightsRequest,
+)
+def explain(cluster: Path | None, what: WhatArgument, **given: Any) -> Found:
     """Say what each right is for, and what fails without it, in the words that Connect logs. Changes nothing."""
     request = read_request(RightsRequest, given)
     with ConnectSession(load_cluster(cluster)) as session:
@@ -121,33 +127,16 @@ def explain(*, what: str, cluster: Path | None, output: Output | None, as_json: 
             expected="a principal, a connector, a topic, an operation",
             remedy="See 'eos acl check -o wide'.",
         )
-    if print_document([_explained(rule) for rule in found], list(map(str, found)), output, as_json=as_json):
-        return
-    for rule in found:
-        console.print(f"{rule}  ({rule.part})", style="bold", soft_wrap=True)
-        console.print(f"  What for: {rule.why}.", soft_wrap=True)
-        console.print(f"  Without it: {rule.without}", soft_wrap=True)
+
+    def show(wide: bool) -> None:
+        for rule in found:
+            console.print(f"{rule}  ({rule.part})", style="bold", soft_wrap=True)
+            console.print(f"  What for: {rule.why}.", soft_wrap=True)
+            console.print(f"  Without it: {rule.without}", soft_wrap=True)
+
+    return Found([_explained(rule) for rule in found], list(map(str, found)), show)
 
 
-acl_app.command(
-    "check",
-    epilog=examples(
-        "eos acl check",
-        "eos acl check --login worker.properties",
-        "eos acl check --connector orders --form strimzi  # print the rights for Strimzi",
-        "eos acl check --form kafka-acls --missing --prefixed",
-    ),
-)(
-    with_options(
-        check,
-        RightsRequest,
-        more={"form": (FormOption, Form.TABLE), "missing": (MissingOption, False), "login": (LoginsOption, None)},
-    )
-)
-acl_app.command(
-    "explain",
-    epilog=examples("eos acl explain User:connect", "eos acl explain connect-cluster-", "eos acl explain orders"),
-)(with_options(explain, RightsRequest, more={"what": (WhatArgument, inspect.Parameter.empty)}))
 add_apply(acl_app, GRANT)
 add_apply(acl_app, REVOKE)
 
@@ -192,14 +181,12 @@ def _explained(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _document(
-    report: AclReport, mode: Mode, found: Iterable[RightFinding], reached: Mapping[Rule, Sequence[str]]
-) -> dict[str, Any]:
+def _document(report: AclReport, mode: Mode, reached: Mapping[Rule, Sequence[str]]) -> dict[str, Any]:
     """As JSON. Scripts rely on the names."""
     return {
         "mode": str(mode),
         "authorizer": report.has_authorizer,
-        "rules": [each.to_dict() for each in found],
+        "rules": [each.to_dict() for each in report.findings],
         "missing": len(report.lacking),
         "unknown": len(report.unknown),
         "also_reached": [{**to_json(rule.acl), "names": list(names)} for rule, names in reached.items()],
@@ -208,7 +195,7 @@ def _document(
     }
 
 
-def _show(found: Sequence[RightFinding], output: Output | None) -> None:
+def _show(found: Sequence[RightFinding]) -> None:
     """A part of the cluster after the other, with a row for each resource; a connector's ids in one."""
 
     def part(each: RightFinding) -> tuple[str, str]:
@@ -216,12 +203,10 @@ def _show(found: Sequence[RightFinding], output: Output | None) -> None:
 
     for (principal, whose), theirs in groupby(sorted(found, key=part), key=part):
         console.print(f"{principal}, {whose}", style="bold", soft_wrap=True)
-        shown = table()
-        for column in ("  operations", "on", *(("what for",) if output is Output.WIDE else ()), "not there"):
-            shown.add_column(column, overflow="fold")
+        shown = table("", "  operations", "on", "what for", "not there")
         for place, findings in _places(theirs):
-            why = ("; ".join(dict.fromkeys(one.rule.why for one in findings)),) if output is Output.WIDE else ()
-            shown.add_row(f"  {_operations(findings)}", place, *why, Text(_lacking_text(findings), "yellow"))
+            why = "; ".join(dict.fromkeys(one.rule.why for one in findings))
+            shown.add_row(f"  {_operations(findings)}", place, why, Text(_lacking_text(findings), "yellow"))
         console.print(shown)
 
 
@@ -280,13 +265,3 @@ def _show_checked(report: AclReport, brokers: str) -> None:
     )
     if report.gaps:
         console.print(Text("Further rights may be needed: see the notes.", "yellow"))
-
-
-def _show_reached(reached: Mapping[Rule, Sequence[str]]) -> None:
-    for rule, names in reached.items():
-        console.print(Text(also_reaches(rule, names), "yellow"), soft_wrap=True)
-
-
-def _show_notes(report: AclReport) -> None:
-    for note in report.notes:
-        console.print(Text(f"Note: {note.rstrip('.')}.", "dim"), soft_wrap=True)

@@ -6,17 +6,12 @@ from typing import Any
 
 import typer
 
-from airflow_eos_provider.cli.common import JsonOption, clusters_folder, console, named_clusters, table, width_for
-from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.cli.common import clusters_folder, console, named_clusters, table
+from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.output import OutputOption, print_document
 
-clusters_app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="List the cluster files that --cluster finds by name.",
-)
+clusters_app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 @clusters_app.callback()
@@ -24,24 +19,23 @@ def clusters() -> None:
     """List the cluster files that --cluster finds by name."""
 
 
-@clusters_app.command("list", epilog=examples("eos clusters list", "eos clusters list -o json"))
-def list_(output: OutputOption = None, as_json: JsonOption = False) -> None:
+@add_look(clusters_app, "list", "eos clusters list", "eos clusters list -o json")
+def list_() -> Found:
     """Show the cluster files in ~/.config/airflow_eos_provider/clusters. Contacts no cluster."""
     found = [_described(name) for name in named_clusters()]
-    if print_document(found, [one["name"] for one in found], output, as_json=as_json):
-        return
+    return Found(found, [one["name"] for one in found], lambda wide: _show(found))
+
+
+def _show(found: list[dict[str, Any]]) -> None:
     if not found:
         console.print(
             f"No cluster file is in {clusters_folder()}. 'eos discover … --write' writes one.", soft_wrap=True
         )
         return
-    shown = table()
-    for column in ("name", "group", "brokers", "workers"):
-        shown.add_column(column, overflow="fold")
+    shown = table("", "name", "group", "brokers", "workers")
     for one in found:
         shown.add_row(one["name"], one["group"], one["bootstrap_servers"], one["problem"] or str(one["workers"]))
-    with width_for(output):
-        console.print(shown)
+    console.print(shown)
 
 
 def _described(name: str) -> dict[str, Any]:

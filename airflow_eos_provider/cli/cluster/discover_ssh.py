@@ -28,12 +28,7 @@ Reach = Callable[[MachineDescription], Machine]
 
 @dataclass(frozen=True, slots=True)
 class SshOptions:
-    """How machines are logged in to.
-
-    :param user: who logs in; None for what the SSH configuration says.
-    :param config: an OpenSSH client configuration instead of the user's own.
-    :param sudo: look as root.
-    """
+    """How machines are logged in to."""
 
     user: str | None = None
     config: Path | None = None
@@ -64,11 +59,7 @@ class SshOptions:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What came of one member of the group.
-
-    :param entry: its entry in the cluster file.
-    :param remarks: for the head of that file.
-    """
+    """What came of one member of the group."""
 
     entry: dict[str, Any]
     remarks: tuple[str, ...]
@@ -100,11 +91,7 @@ def alias_of(config: str, host: str) -> str:
 
 
 def look_over_ssh(urls: Sequence[str], group_id: str, options: SshOptions, reach: Reach) -> dict[str, Looked]:
-    """Look for workers on their machines, side by side, each machine once.
-
-    :param urls: the addresses that they advertise.
-    :param reach: gives the machine of a description.
-    """
+    """Look for workers on their machines, side by side, each machine once."""
     machines = {url: options.machine(url) for url in urls}
     names = list(dict.fromkeys(machines.values()))
     ports = {name: [port_of(url) for url in urls if machines[url] == name] for name in names}

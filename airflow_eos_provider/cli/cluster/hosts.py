@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
-    console,
     load_cluster,
     print_lines,
     report_line,
     show_answer,
-    show_finding,
-    table,
+    show_checks,
     warn,
-    width_for,
 )
 from airflow_eos_provider.cli.completion import complete_worker
 from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, WorkerDescription
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.finding import Verdict, overall
-from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
+from airflow_eos_provider.output import print_json
 from airflow_eos_provider.rollout.hosts.readiness import Readiness, check_all, check_worker
 from airflow_eos_provider.rollout.hosts.sudoers import SudoersFile, sudoers_of
 
@@ -36,11 +35,7 @@ _ANSWERS = {
     Verdict.INCONCLUSIVE: "eos cannot tell whether a roll finds what it needs.",
 }
 
-hosts_app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Check the machines of the workers for a roll; print the sudo rules it needs.",
-)
+hosts_app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 WorkersOption = Annotated[
     list[str] | None,
@@ -48,33 +43,25 @@ WorkersOption = Annotated[
 ]
 
 
-@hosts_app.command(
+@add_look(
+    hosts_app,
     "check",
-    epilog=examples(
-        "eos hosts check",
-        "eos hosts check --worker connect-1:8083",
-        "eos hosts check --cluster prod --json",
-        "eos hosts check -o wide  # what passed, too",
-    ),
+    "eos hosts check",
+    "eos hosts check --worker connect-1:8083",
+    "eos hosts check --cluster prod --json",
+    "eos hosts check -o wide  # what passed, too",
 )
-def check(
-    worker: WorkersOption = None,
-    cluster: ClusterOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def check(cluster: Path | None, worker: WorkersOption = None) -> Found:
     """Check each worker's machine for what a roll needs. Changes nothing.
 
     Checks the login, the tools, the clock, sudo, the worker's file, its service, and whether its log proves its mode.
 
     Exit code: 1 if a check failed, 5 if eos could not run one.
     """
-    workers = _chosen(load_cluster(cluster), worker)
-    found = check_all(workers, check_worker, _progress)
+    found = check_all(_chosen(load_cluster(cluster), worker), check_worker, _progress)
     document = {"workers": [each.to_dict() for each in found]}
-    if not print_document(document, _names(found), output, as_json=as_json):
-        _show(found, wide=output is Output.WIDE)
-    raise typer.Exit(_verdict(found).exit_code)
+    lacking = [each.worker_id for each in found if each.verdict is not Verdict.PASS]
+    return Found(document, lacking, partial(_show, found), _verdict(found).exit_code)
 
 
 @hosts_app.command(
@@ -109,11 +96,6 @@ def _chosen(cluster: ConnectCluster, names: Sequence[str] | None) -> list[Worker
     return [cluster.worker(name) for name in dict.fromkeys(names)] if names else list(cluster.workers)
 
 
-def _names(found: Iterable[Readiness]) -> list[str]:
-    """The workers of which something did not pass."""
-    return [each.worker_id for each in found if each.verdict is not Verdict.PASS]
-
-
 def _progress(done: Readiness) -> None:
     report_line(f"{done.worker_id}: {_summary(done)}")
 
@@ -124,34 +106,16 @@ def _summary(one: Readiness) -> str:
     return ", ".join([f"{passed} of {counted(len(one.checks), 'check')} passed", *others])
 
 
-def _show(found: Sequence[Readiness], *, wide: bool) -> None:
-    if wide:
-        _show_table(found)
-    else:
-        for one in found:
-            _show_worker(one)
+def _show(found: Sequence[Readiness], wide: bool) -> None:
+    checked = [
+        (one.worker_id, f"{one.machine or 'this machine'}, {one.kind}", each.subject, each)
+        for one in found
+        for each in one.checks
+    ]
+    show_checks(("worker", "machine"), checked, wide=wide)
     verdict = _verdict(found)
     ready = sum(one.verdict is Verdict.PASS for one in found)
     show_answer(f"{ready} of {counted(len(found), 'worker')} ready. {_ANSWERS[verdict]}", verdict)
-
-
-def _show_worker(one: Readiness) -> None:
-    where = f"on {one.machine}" if one.machine else "on this machine"
-    console.print(Text(f"{one.worker_id}  {where}, {one.kind}", "bold"), soft_wrap=True)
-    for each in one.checks:
-        show_finding(each, f"  {each.verdict:<14}{each.subject}: ")
-
-
-def _show_table(found: Sequence[Readiness]) -> None:
-    shown = table()
-    for column in ("worker", "machine", "check", "answer", "found", "what to do"):
-        shown.add_column(column)
-    for one in found:
-        for each in one.checks:
-            where = one.machine or "this one"
-            shown.add_row(one.worker_id, where, each.subject, str(each.verdict), each.found, each.remedy)
-    with width_for(Output.WIDE):
-        console.print(shown)
 
 
 def _show_what_to_do(files: Sequence[SudoersFile]) -> None:

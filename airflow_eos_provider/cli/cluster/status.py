@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
-import typer
 from rich.text import Text
 
 from airflow_eos_provider.cli.common import (
-    ClusterOption,
     ExitCodeOption,
-    JsonOption,
     console,
     load_cluster,
     show_finding,
     table,
-    width_for,
 )
+from airflow_eos_provider.cli.look import Found, look_command
 from airflow_eos_provider.cluster_status import all_findings, connector_documents, to_document
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.finding import Finding, overall
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
-from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.terminal import lines
@@ -42,22 +39,17 @@ _MODE_STYLES = {
 }
 
 
-def status(
-    cluster: ClusterOption = None,
-    exit_code: ExitCodeOption = False,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def find(cluster: Path | None, exit_code: ExitCodeOption = False) -> Found:
     """Show the group, its workers, connectors, fencing and transactions. Changes nothing."""
     with Observer(load_cluster(cluster)) as observer:
         observation = observer.observe_settled()
         found = all_findings(observation, observer.session.kafka)
     names = [worker.worker_id for worker in observation.workers]
-    if not print_document(to_document(observation, found), names, output, as_json=as_json):
-        with width_for(output):
-            _show(observation, found)
-    if exit_code:
-        raise typer.Exit(overall(found).exit_code)
+    code = overall(found).exit_code if exit_code else 0
+    return Found(to_document(observation, found), names, lambda wide: _show(observation, found), code)
+
+
+status = look_command(find)
 
 
 def _show(observation: Observation, found: tuple[Finding, ...]) -> None:
@@ -142,9 +134,7 @@ def _show_connectors(observation: Observation) -> None:
     if not observation.statuses:
         console.print("Connectors: none" if observation.statuses is not None else "Connectors: not readable")
         return
-    shown = table("Connectors")
-    for column in ("connector", "type", "state", "tasks, where placed", "task count", "fencing"):
-        shown.add_column(column, overflow="fold")
+    shown = table("Connectors", "connector", "type", "state", "tasks, where placed", "task count", "fencing")
     documents = connector_documents(observation)
     for document in documents[:MOST_ROWS]:
         tasks = [
@@ -198,9 +188,7 @@ def _show_transactions(observation: Observation) -> None:
     if not observation.transactions:
         console.print("Transactional ids of the group: none")
         return
-    shown = table("Transactional ids of the group")
-    for column in ("id", "state", "producer", "open for"):
-        shown.add_column(column, no_wrap=column == "id", overflow="fold")
+    shown = table("Transactional ids of the group", "id", "state", "producer", "open for", whole="id")
     for transaction in sorted(observation.transactions, key=lambda each: not each.state.is_open)[:MOST_ROWS]:
         began = transaction.started_at_ms if transaction.state is TransactionState.ONGOING else None
         shown.add_row(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from rich.text import Text
 
 from airflow_eos_provider.cli.common import (
-    ClusterOption,
-    JsonOption,
     console,
     load_cluster,
     print_share_read,
     table,
-    width_for,
 )
+from airflow_eos_provider.cli.look import Found
 from airflow_eos_provider.connect.topics.config_census import (
     Census,
     ConfigTopicLook,
@@ -24,18 +23,13 @@ from airflow_eos_provider.connect.topics.config_census import (
     look_at_config_topic,
 )
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, STATUS, read_worker_files
-from airflow_eos_provider.output import OutputOption, print_document
 
 #: A topic with this many dead records for each live one, and so many at least, is worth compacting.
 DEAD_PER_LIVE = 10
 MANY_DEAD = 100_000
 
 
-def list_(
-    cluster: ClusterOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def list_(cluster: Path | None) -> Found:
     """Show what the internal topics contain: live and dead records, leftovers, writers, time to read. Changes nothing.
 
     A worker reads all of them before it joins its group. The config topic is counted by kind of record and connector.
@@ -55,9 +49,7 @@ def list_(
         "topics": [asdict(each) for each in others],
         "advice": list(advice),
     }
-    if not print_document(document, [name, *(each.topic for each in others)], output, as_json=as_json):
-        with width_for(output):
-            _show(look, others, advice)
+    return Found(document, [name, *(each.topic for each in others)], lambda wide: _show(look, others, advice))
 
 
 def dead_advice(counts: Counts) -> tuple[str, ...]:

@@ -7,11 +7,7 @@ import typer
 from airflow_eos_provider.changes.fencing.change import FENCING
 from airflow_eos_provider.cli.change import add_apply, add_list
 
-fencing_app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Fencing of source connectors: list pending rounds and open transactions; carry rounds out.",
-)
+fencing_app = typer.Typer(no_args_is_help=True, add_completion=False)
 add_list(
     fencing_app,
     FENCING,

@@ -12,19 +12,10 @@ from rich.text import Text
 
 from airflow_eos_provider.changes.intervals.change import ABANDON
 from airflow_eos_provider.cli.change import add_apply
-from airflow_eos_provider.cli.common import (
-    ClusterOption,
-    JsonOption,
-    console,
-    load_kafka,
-    print_over,
-    print_share_read,
-    table,
-    width_for,
-)
+from airflow_eos_provider.cli.common import console, load_kafka, print_over, print_share_read, table
 from airflow_eos_provider.cli.completion import Candidate, candidates
 from airflow_eos_provider.cli.exactly_once.intervals_doctor import doctor
-from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP, Interval, Run
@@ -41,35 +32,20 @@ from airflow_eos_provider.interval.verify import (
     verify_run,
 )
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.output import Output, OutputOption, print_document
 
 #: Of a run with more missing slices only so many are shown, unless -o wide.
 _SHOWN_SLICES = 20
 
-intervals_app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Show, verify and abandon interval runs; check what they need.",
-)
+intervals_app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 _RUN = "orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z"
-_EXAMPLES = {
-    "list": examples("eos intervals list", "eos intervals list --group etl --pipeline orders -o name"),
-    "show": examples(f"eos intervals show {_RUN}", f"eos intervals show {_RUN} -o wide"),
-    "verify": examples(
-        "eos intervals verify --pipeline orders --topic orders",
-        f"eos intervals verify {_RUN} --topic orders --header eos-run",
-    ),
-}
 
-
-intervals_app.command(
+add_look(
+    intervals_app,
     "doctor",
-    epilog=examples(
-        "eos intervals doctor",
-        "eos intervals doctor --master spark://spark-1:7077 -b kafka-1:9092",
-        "eos intervals doctor --master yarn --conf spark.yarn.dist.archives=env.tar.gz#env --json",
-    ),
+    "eos intervals doctor",
+    "eos intervals doctor --master spark://spark-1:7077 -b kafka-1:9092",
+    "eos intervals doctor --master yarn --conf spark.yarn.dist.archives=env.tar.gz#env --json",
 )(doctor)
 
 
@@ -130,40 +106,27 @@ RunArgument = Annotated[
 ]
 
 
-@intervals_app.command(
-    "list", epilog=examples("eos intervals list", "eos intervals list --group etl --pipeline orders -o name")
-)
-def list_(
-    cluster: ClusterOption = None,
-    group: GroupOption = DEFAULT_GROUP_ID,
-    pipeline: PipelineOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@add_look(intervals_app, "list", "eos intervals list", "eos intervals list --group etl --pipeline orders -o name")
+def list_(cluster: Path | None, group: GroupOption = DEFAULT_GROUP_ID, pipeline: PipelineOption = None) -> Found:
     """List the complete and running interval runs. Changes nothing."""
     kafka = load_kafka(cluster)
     names = [pipeline] if pipeline else pipelines(kafka, group)
     found = _runs(kafka, group, names, print_share_read)
     document = {"group_id": group, "pipelines": names, "runs": [run.to_dict() for run in found]}
-    if print_document(document, [run.run.name for run in found], output, as_json=as_json):
-        return
-    if not names:
-        console.print(f"The group {group} has no pipelines on this cluster.")
-        return
-    for name in names:
-        with width_for(output):
-            _show_runs(name, [run for run in found if run.run.pipeline == name], wide=output is Output.WIDE)
+
+    def show(wide: bool) -> None:
+        if not names:
+            console.print(f"The group {group} has no pipelines on this cluster.")
+        for name in names:
+            _show_runs(name, [run for run in found if run.run.pipeline == name], wide=wide)
+
+    return Found(document, [run.run.name for run in found], show)
 
 
-@intervals_app.command("show", epilog=_EXAMPLES["show"])
+@add_look(intervals_app, "show", f"eos intervals show {_RUN}", f"eos intervals show {_RUN} -o wide")
 def show(
-    run: RunArgument,
-    cluster: ClusterOption = None,
-    group: GroupOption = DEFAULT_GROUP_ID,
-    pipeline: PipelineOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    cluster: Path | None, run: RunArgument, group: GroupOption = DEFAULT_GROUP_ID, pipeline: PipelineOption = None
+) -> Found:
     """Show one run: its plan, its slices and its commits. Changes nothing."""
     wanted = _run(run, pipeline)
     found = status(_pipeline(wanted, group, cluster), wanted)
@@ -171,18 +134,17 @@ def show(
         raise ConfigurationError(
             f"Nothing of {wanted.name} is on record in the group {group}.", remedy="See 'eos intervals list'."
         )
-    if not print_document(found.to_dict(), [wanted.name], output, as_json=as_json):
-        _show_run(found, wide=output is Output.WIDE)
+    return Found(found.to_dict(), [wanted.name], lambda wide: _show_run(found, wide=wide))
 
 
-@intervals_app.command(
+@add_look(
+    intervals_app,
     "verify",
-    epilog=examples(
-        "eos intervals verify --pipeline orders --topic orders",
-        "eos intervals verify orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z --topic orders --header eos-run",
-    ),
+    "eos intervals verify --pipeline orders --topic orders",
+    f"eos intervals verify {_RUN} --topic orders --header eos-run",
 )
 def verify(
+    cluster: Path | None,
     run: Annotated[
         str | None,
         typer.Argument(
@@ -191,7 +153,6 @@ def verify(
             help="Verify this run only. Default: all records of the topics.",
         ),
     ] = None,
-    cluster: ClusterOption = None,
     group: GroupOption = DEFAULT_GROUP_ID,
     pipeline: PipelineOption = None,
     topics: Annotated[
@@ -211,9 +172,7 @@ def verify(
             help="File whose lines must be the records' values. Repeatable.",
         ),
     ] = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Found:
     """Compare the count and digest of records with the ledger. Changes nothing.
 
     A run's records are recognised by a header, if its pipeline writes one (run_header). Without RUN, all records of the
@@ -238,13 +197,9 @@ def verify(
                 expected="--header, the name that the pipeline's run_header has",
                 remedy="Write the pipeline with run_header set, or compare all of it: leave out RUN.",
             )
-        found = verify_run(
-            _pipeline(wanted, group, cluster), wanted, topics, header, source=source or (), progress=_progress
-        )
-    if not print_document(found.to_dict(), [name], output, as_json=as_json):
-        _show_verification(found)
-    if not found.holds:
-        raise typer.Exit(1)
+        described = _pipeline(wanted, group, cluster)
+        found = verify_run(described, wanted, topics, header, source=source or (), progress=_progress)
+    return Found(found.to_dict(), [name], lambda wide: _show_verification(found), 0 if found.holds else 1)
 
 
 add_apply(intervals_app, ABANDON)

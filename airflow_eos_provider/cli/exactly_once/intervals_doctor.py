@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from airflow_eos_provider.cli.client_options import ClientFileOption
+from airflow_eos_provider.cli.client_options import ClientFileOption, client_properties
 from airflow_eos_provider.cli.common import (
-    ClusterOption,
-    JsonOption,
     console,
     load_kafka,
     report_line,
     show_answer,
-    show_finding,
-    table,
+    show_checks,
     timeout_option,
-    width_for,
 )
+from airflow_eos_provider.cli.look import Found
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.finding import Finding, Verdict
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.interval.spark.executors.needs import NEEDS, PYTHONS, SPARKS, Diagnosis
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.output import Output, OutputOption, print_document
 
 _ANSWERS = {
     Verdict.PASS: "Interval runs have what they need.",
@@ -53,6 +51,7 @@ ConfOption = Annotated[
 
 
 def doctor(
+    cluster: Path | None,
     master: MasterOption = None,
     remote: RemoteOption = None,
     conf: ConfOption = None,
@@ -76,10 +75,7 @@ def doctor(
         ),
     ] = None,
     client_file: ClientFileOption = None,
-    cluster: ClusterOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Found:
     """Check whether this driver and every executor have what interval runs need. Changes nothing.
 
     Without --master or --remote, checks this Python only. With one of them, small Spark jobs check the Python and the
@@ -101,29 +97,21 @@ def doctor(
         report=report_line,
     )
     failed = [each.subject for each in found.checks if not each.passed]
-    if not print_document(found.to_dict(), dict.fromkeys(failed), output, as_json=as_json):
-        _show(found, wide=output is Output.WIDE)
-    raise typer.Exit(found.verdict.exit_code)
+    show = partial(_show, found)
+    return Found(found.to_dict(), dict.fromkeys(failed), show, found.verdict.exit_code)
 
 
 def _kafka(bootstrap_servers: str | None, client_file: Path | None, cluster: Path | None) -> KafkaSettings | None:
     """The brokers that are asked; none unless they are named."""
     if bootstrap_servers is not None:
-        from os import environ
-
-        from airflow_eos_provider.cli.client_options import client_properties
-
-        return KafkaSettings.of(bootstrap_servers, client_properties((), client_file, environ))
+        return KafkaSettings.of(bootstrap_servers, client_properties((), client_file, os.environ))
     if client_file is not None:
         raise typer.BadParameter("--client-file goes with --bootstrap-servers")
     return load_kafka(cluster) if cluster is not None else None
 
 
 def _properties(given: list[str] | tuple[str, ...]) -> dict[str, str]:
-    """Spark properties.
-
-    :raises ConfigurationError: one is not of the form NAME=VALUE.
-    """
+    """Spark properties."""
     properties = {}
     for entry in given:
         name, separator, value = entry.partition("=")
@@ -133,13 +121,13 @@ def _properties(given: list[str] | tuple[str, ...]) -> dict[str, str]:
     return properties
 
 
-def _show(found: Diagnosis, *, wide: bool) -> None:
+def _show(found: Diagnosis, wide: bool) -> None:
     _show_supported()
-    if wide:
-        _show_table(found)
-    else:
-        for place in dict.fromkeys(each.subject for each in found.checks):
-            _show_place(found, place, [each for each in found.checks if each.subject == place])
+    hosts = {look.place: look.host for look in (found.driver, *found.executors)}
+    places = list(dict.fromkeys(each.subject for each in found.checks))
+    ordered = sorted(found.checks, key=lambda each: places.index(each.subject))
+    checked = [(each.subject, hosts.get(each.subject, ""), each.kind, each) for each in ordered]
+    show_checks(("place", "host"), checked, wide=wide)
     if found.master is None:
         console.print("Executors were not checked: pass --master or --remote.")
     passed = sum(each.passed for each in found.checks)
@@ -153,23 +141,3 @@ def _show_supported() -> None:
     for need in NEEDS:
         who = "driver and executors" if need.executor else "driver"
         console.print(f"  {need.name} {need.bounds}  ({who})", soft_wrap=True)
-
-
-def _show_place(found: Diagnosis, place: str, checks: list[Finding]) -> None:
-    """One place; what passed there in one line each."""
-    look = next((each for each in (found.driver, *found.executors) if each.place == place), None)
-    console.print(Text(f"{place} on {look.host}" if look else place, "bold"), soft_wrap=True)
-    for each in checks:
-        show_finding(each, f"  {each.verdict:<14}{each.kind}: ")
-
-
-def _show_table(found: Diagnosis) -> None:
-    hosts = {look.place: look.host for look in (found.driver, *found.executors)}
-    shown = table()
-    for column in ("place", "host", "check", "answer", "found", "what to do"):
-        shown.add_column(column)
-    for each in found.checks:
-        cells = (each.kind, str(each.verdict), each.found, each.remedy)
-        shown.add_row(each.subject, hosts.get(each.subject, ""), *cells)
-    with width_for(Output.WIDE):
-        console.print(shown)

@@ -13,6 +13,7 @@ import typer
 from rich.text import Text
 
 from airflow_eos_provider.changes.offsets.change import OFFSETS_CHANGES
+from airflow_eos_provider.changes.own_topic.change import DROP_OWN
 from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.common import (
     ClusterOption,
@@ -23,26 +24,22 @@ from airflow_eos_provider.cli.common import (
     warn,
 )
 from airflow_eos_provider.cli.completion import complete_connector
-from airflow_eos_provider.cli.exactly_once.drop_own import drop_own_, left_behind_lines
 from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.kafka.admin.partition_writers import Outcome
 from airflow_eos_provider.offsets.seen import backup
-from airflow_eos_provider.offsets.seen.copies import copies
+from airflow_eos_provider.offsets.seen.copies import copies, left_behind_lines
 from airflow_eos_provider.offsets.seen.difference import Difference, difference, own_from_global
 from airflow_eos_provider.offsets.seen.group import SeenOffset, matching
 from airflow_eos_provider.offsets.seen.look import OffsetsLook
 from airflow_eos_provider.offsets.user_json import parse_where
-from airflow_eos_provider.output import Output, OutputOption, print_document, print_documents, print_json
+from airflow_eos_provider.output import Output, OutputOption, print_documents, print_json
 
-offsets_app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Source offsets: list, back up, compare, alter, reset, restore, migrate and prune them.",
-)
+offsets_app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 @offsets_app.command(
@@ -126,13 +123,15 @@ def backup_(
         raise typer.Exit(UnreachableError.exit_code)
 
 
-@offsets_app.command(
+@add_look(
+    offsets_app,
     "diff",
-    epilog=examples(
-        "eos offsets diff before.jsonl after.jsonl", "eos offsets diff before.jsonl", "eos offsets diff --own orders"
-    ),
+    "eos offsets diff before.jsonl after.jsonl",
+    "eos offsets diff before.jsonl",
+    "eos offsets diff --own orders",
 )
 def diff(
+    cluster: Path | None,
     before: Annotated[Path | None, typer.Argument(help="A backup.", show_default=False)] = None,
     after: Annotated[Path | None, typer.Argument(help="A later backup; default: the current offsets in Kafka.")] = None,
     own: Annotated[
@@ -143,10 +142,7 @@ def diff(
             help="Compare the global topic and the own topic of this connector, instead of backups.",
         ),
     ] = None,
-    cluster: ClusterOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Found:
     """Show which offsets differ. Changes nothing; exit code 1 if some do."""
     if (before is None) == (own is None):
         raise typer.BadParameter("name a backup, or a connector with --own")
@@ -159,21 +155,17 @@ def diff(
         with ConnectSession(load_cluster(cluster)) as session:
             found, of_two_groups = own_from_global(_look(session).now(own or ""), own or ""), ""
     documents = [one.to_dict() for one in found]
-    if not print_document(documents, [one["key"] for one in documents], output, as_json=as_json):
+
+    def show(wide: bool) -> None:
         if of_two_groups:
             console.print(of_two_groups, style="yellow", soft_wrap=True)
         _show_differences(found)
-    if found:
-        raise typer.Exit(1)
+
+    return Found(documents, [one["key"] for one in documents], show, 1 if found else 0)
 
 
-for _change in OFFSETS_CHANGES:
+for _change in (*OFFSETS_CHANGES, DROP_OWN):
     add_apply(offsets_app, _change)
-
-offsets_app.command(
-    "drop-own",
-    epilog=examples("eos offsets drop-own orders", "eos offsets drop-own orders --plan 3f1c09ab77d2 --reason CHG-4711"),
-)(drop_own_)
 
 
 def _only(saved: backup.Backup) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,25 +12,24 @@ import typer
 from airflow_eos_provider.changes.transactions.change import ABORT
 from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.common import (
-    ClusterOption,
     ExitCodeOption,
-    JsonOption,
     console,
     load_cluster,
     report_line,
     table,
-    width_for,
+    timeout_option,
+    watch_option,
 )
 from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.exactly_once.transactions_audit import audit_
 from airflow_eos_provider.cli.exactly_once.transactions_watch import TopicsOption, watch_
-from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted, duration, sentence
 from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
 from airflow_eos_provider.kafka.admin.open_transactions import Place
-from airflow_eos_provider.output import Output, OutputOption, print_document
+from airflow_eos_provider.output import Output
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_document, ends_of
 from airflow_eos_provider.transactions.hanging import HangingLook
@@ -45,23 +45,20 @@ from airflow_eos_provider.transactions.scope import Scope, connectors_of
 #: So many partitions are named; the JSON has all.
 _SHOWN = 3
 
-transactions_app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Transactions: list, describe and audit them; end a hanging one.",
-)
+transactions_app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
-@transactions_app.command(
+@add_look(
+    transactions_app,
     "list",
-    epilog=examples(
-        "eos transactions list",
-        "eos transactions list --open --all",
-        "eos transactions list --hanging --exit-code  # 1 if a transaction hangs",
-        "eos transactions list --watch 5 --timeout 600 -o json",
-    ),
+    "eos transactions list",
+    "eos transactions list --open --all",
+    "eos transactions list --hanging --exit-code  # 1 if a transaction hangs",
+    "eos transactions list --watch 5 --timeout 600 -o json",
 )
 def list_(
+    cluster: Path | None,
+    output: Output | None,
     connector: Annotated[
         str | None,
         typer.Option("--connector", autocompletion=complete_connector, help="Only tasks of this connector."),
@@ -71,14 +68,8 @@ def list_(
     hanging: Annotated[
         bool, typer.Option("--hanging", help="Transactions that a partition holds open and no coordinator knows.")
     ] = False,
-    watch: Annotated[
-        float | None,
-        typer.Option("--watch", min=1.0, metavar="SECONDS", help="Check this often, and print what changes."),
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", min=0.0, metavar="SECONDS", help="With --watch: end after this time."),
-    ] = None,
+    watch: Annotated[float | None, watch_option("Check this often, and print what changes.")] = None,
+    timeout: Annotated[float | None, timeout_option("With --watch: end after this time.")] = None,
     longer_than: Annotated[
         float,
         typer.Option(
@@ -90,59 +81,43 @@ def list_(
     ] = 30.0,
     everyone: Annotated[bool, typer.Option("--all", help="The whole Kafka cluster, not only this group.")] = False,
     exit_code: ExitCodeOption = False,
-    cluster: ClusterOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Found:
     """Show transactional IDs with owner, state and age; with --hanging, transactions that nobody will end.
 
     Changes nothing. Consumers that read committed wait forever behind a hanging transaction. --hanging needs Read on
     the topics (without --topic: on all topics) and Describe on all transactional IDs and on __transaction_state. With
     --exit-code, a hanging transaction ends the command with 1, an incomplete answer with 5.
     """
+    described = load_cluster(cluster)
     if watch is not None:
-        watch_(load_cluster(cluster), watch, timeout, longer_than, connector, topics, everyone, as_json=as_json)
-    elif hanging:
-        _list_hanging(load_cluster(cluster), topics, output, exit_code=exit_code, as_json=as_json)
-    else:
-        _list(load_cluster(cluster), connector, topics, open_only, everyone, output, as_json=as_json)
-
-
-def _list(
-    described: ConnectCluster,
-    connector: str | None,
-    topics: list[str] | None,
-    open_only: bool,
-    everyone: bool,
-    output: Output | None,
-    *,
-    as_json: bool,
-) -> None:
+        watch_(described, watch, timeout, longer_than, connector, topics, everyone, as_json=output is Output.JSON)
+    if hanging:
+        return _hanging(described, topics, exit_code=exit_code)
     wanted = Filter(everyone=everyone, connector=connector or "", topics=tuple(topics or ()), open_only=open_only)
     with ConnectSession(described) as session:
         scope = Scope(session, None, report=report_line)
         state = scope.state()
         found = scope.ids(wanted, state)
-        now = time.time()
-        if print_document([one.to_dict(now) for one in found], [one.id for one in found], output, as_json=as_json):
-            return
         expiration = id_expiration_seconds(session.kafka)
+    now = time.time()
+
+    def show(wide: bool) -> None:
+        _show_ids(found, now, wide=wide)
+        live = live_ids(described.group_id, state) if state else {}
+        for finding in idle_ids(found, live, expiration, now, DEFAULT_LIMITS):
+            console.print(f"{sentence(finding.found)} {sentence(finding.remedy)}", style="yellow", soft_wrap=True)
+
+    return Found([one.to_dict(now) for one in found], [one.id for one in found], show)
+
+
+def _show_ids(found: Sequence[KnownId], now: float, *, wide: bool) -> None:
     if not found:
         console.print("The brokers know no transactional id of that kind.")
         return
-    wide = output is Output.WIDE
-    shown = table()
-    for column in (
-        "transactional id",
-        "of",
-        "state",
-        "open for",
-        *(("timeout", "last began", "producer") if wide else ()),
-    ):
-        shown.add_column(column, overflow="fold")
-    shown.add_column("in")
+    more = ("timeout", "last began", "producer") if wide else ()
+    shown = table("", "transactional id", "of", "state", "open for", *more, "in")
     for one in found:
-        more = (
+        cells = (
             f"{one.description.timeout_ms / 1000:g} s",
             _ago(one.idle_seconds(now)),
             f"{one.description.producer_id}/{one.description.producer_epoch}",
@@ -152,23 +127,16 @@ def _list(
             one.owner.text,
             str(one.description.state),
             _seconds(one.open_seconds(now)) + (" (overdue)" if one.is_overdue(now) else ""),
-            *(more if wide else ()),
+            *(cells if wide else ()),
             _places(one.description.partitions),
         )
-    with width_for(output):
-        console.print(shown)
-    live = live_ids(described.group_id, state) if state else {}
-    for finding in idle_ids(found, live, expiration, now, DEFAULT_LIMITS):
-        console.print(f"{sentence(finding.found)} {sentence(finding.remedy)}", style="yellow", soft_wrap=True)
+    console.print(shown)
 
 
-@transactions_app.command("describe", epilog=examples("eos transactions describe connect-orders-jdbc-0"))
+@add_look(transactions_app, "describe", "eos transactions describe connect-orders-jdbc-0")
 def describe(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Transactional ids.")],
-    cluster: ClusterOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    cluster: Path | None, ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Transactional ids.")]
+) -> Found:
     """Show transactional ids with the partitions of their open transactions, and how many offsets wait there.
 
     Exit code 2 if the brokers do not know one of them.
@@ -181,17 +149,19 @@ def describe(
         ends = ends_of(session.kafka, [place for one in found for place in one.description.partitions])
         readers = readers_of(session.kafka, ends, sink_groups(state))
     now = time.time()
-    if not print_document(
-        [_described(one, ends, readers, now) for one in found], [one.id for one in found], output, as_json=as_json
-    ):
+    missing = sorted(set(ids) - {one.id for one in found})
+    error = ConfigurationError(
+        f"The brokers know no transactional id {', '.join(missing)}.",
+        remedy="See 'eos transactions list'. The brokers forget an id that is not used, after 7 days by default.",
+    )
+
+    def show(wide: bool) -> None:
         for one in found:
             _show_described(one, ends, readers, now)
         _show_unseen(readers)
-    if missing := sorted(set(ids) - {one.id for one in found}):
-        raise ConfigurationError(
-            f"The brokers know no transactional id {', '.join(missing)}.",
-            remedy="See 'eos transactions list'. The brokers forget an id that is not used, after 7 days by default.",
-        )
+
+    documents = [_described(one, ends, readers, now) for one in found]
+    return Found(documents, [one.id for one in found], show, error=error if missing else None)
 
 
 def _show_described(one: KnownId, ends: Mapping[Place, EndsOrWhy], readers: ReadersLook, now: float) -> None:
@@ -222,25 +192,26 @@ def _show_unseen(readers: ReadersLook) -> None:
         console.print(f"The list of waiting readers may be incomplete: {why}", style="yellow", soft_wrap=True)
 
 
-def _list_hanging(
-    described: ConnectCluster, topics: list[str] | None, output: Output | None, *, exit_code: bool, as_json: bool
-) -> None:
+def _hanging(described: ConnectCluster, topics: list[str] | None, *, exit_code: bool) -> Found:
     with ConnectSession(described) as session:
         look = Scope(session, None, topics or ()).hanging()
         ends = ends_of(session.kafka, [one.held.place for one in look.hanging])
         readers = readers_of(session.kafka, ends, {})
     names = [f"{one.held.topic}-{one.held.partition}" for one in look.hanging]
-    if not print_document(hanging_document(look, ends, readers), names, output, as_json=as_json):
-        _show_hanging(look, ends, readers)
-    if exit_code and look.hanging:
-        raise typer.Exit(1)
-    if exit_code and not look.is_whole:
-        raise typer.Exit(RolloutPausedError.exit_code)
+    code = 1 if look.hanging else 0 if look.is_whole else RolloutPausedError.exit_code
+    return Found(
+        hanging_document(look, ends, readers),
+        names,
+        lambda wide: _show_hanging(look, ends, readers),
+        code if exit_code else 0,
+    )
 
 
-transactions_app.command(
+add_look(
+    transactions_app,
     "audit",
-    epilog=examples("eos transactions audit", "eos transactions audit --beside other-cluster --days-before 3"),
+    "eos transactions audit",
+    "eos transactions audit --beside other-cluster --days-before 3",
 )(audit_)
 
 

@@ -7,19 +7,15 @@ from typing import Annotated
 
 import typer
 
-from airflow_eos_provider.cli.common import (
-    ClusterOption,
-    JsonOption,
-    load_cluster,
-    show_answer,
-)
+from airflow_eos_provider.cli.common import load_cluster, show_answer
 from airflow_eos_provider.cli.exactly_once.transactions_watch import TopicsOption
-from airflow_eos_provider.output import OutputOption, print_document
+from airflow_eos_provider.cli.look import Found
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Limits
 from airflow_eos_provider.transactions.auditor import Auditor
 
 
 def audit_(
+    cluster: Path | None,
     beside: Annotated[
         list[Path] | None,
         typer.Option(
@@ -50,10 +46,7 @@ def audit_(
             help="Or this many days before it ends, whichever comes first; never in its first half.",
         ),
     ] = DEFAULT_LIMITS.days_before,
-    cluster: ClusterOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Found:
     """Look for hanging and overdue transactions, lost markers, ids near their expiration, collisions. Changes nothing.
 
     On the whole Kafka cluster; for ids near their expiration, only this group's tasks. --topic limits the search for
@@ -65,6 +58,5 @@ def audit_(
     with Auditor(load_cluster(cluster), beside=others, topics=topics or (), limits=limits) as auditor:
         found = auditor.look()
     names = list(dict.fromkeys(finding.subject for finding in found.findings))
-    if not print_document(found.to_dict(), names, output, as_json=as_json):
-        show_answer(found.describe(), found.verdict)
-    raise typer.Exit(found.verdict.exit_code)
+    verdict = found.verdict
+    return Found(found.to_dict(), names, lambda wide: show_answer(found.describe(), verdict), verdict.exit_code)

@@ -10,19 +10,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from types import FrameType
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NoReturn, Self
 
 import typer
 
-from airflow_eos_provider.cli.common import (
-    print_lines,
-    progress_console,
-    report_line,
-)
+from airflow_eos_provider.cli.common import print_lines, progress_console, report_line
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.errors import EosError, RolloutPausedError, UnreachableError
+from airflow_eos_provider.errors import RolloutPausedError, UnreachableError
 from airflow_eos_provider.transactions.changes import Change, ChangeKind, Moment, changes
 from airflow_eos_provider.transactions.look import Filter
 from airflow_eos_provider.transactions.scope import Scope
@@ -51,13 +47,18 @@ def watch_(
     everyone: bool,
     *,
     as_json: bool,
-) -> None:
+) -> NoReturn:
     """Print what changes: open long, overdue, hanging, ended. The last look decides the exit code."""
     wanted = Filter(everyone=everyone, connector=connector or "", open_only=True)
     with ConnectSession(described) as session:
         scope = Scope(session, None, topics or (), report_line)
         scope.partitions()  # a topic that does not exist is named at once
-        _end(_watch(lambda: scope.look(wanted), every, seconds, longer_than, as_json=as_json))
+        last, error = _watch(lambda: scope.look(wanted), every, seconds, longer_than, as_json=as_json)
+    if error is not None:
+        raise error
+    if last.hanging is not None and last.hanging.hanging:
+        raise typer.Exit(1)
+    raise typer.Exit(RolloutPausedError.exit_code if last.hanging is None or last.unseen else 0)
 
 
 def _watch(
@@ -88,8 +89,6 @@ def _watch(
 class _Interruption:
     """Ctrl-C. It ends a pause at once, and otherwise waits for the end of a look: raised within a client's callback an
     exception is lost. A second one ends the command wherever it is.
-
-    :ivar requested: whether it was asked for.
     """
 
     def __init__(self) -> None:
@@ -125,13 +124,3 @@ def _show(found: tuple[Change, ...], *, as_json: bool) -> None:
         else:
             at = time.strftime("%H:%M:%S", time.localtime(change.at))
             print_lines(f"{at} {change.kind}: {change.what}", style=_STYLES.get(change.kind, ""))
-
-
-def _end(result: tuple[Moment, EosError | None]) -> None:
-    last, error = result
-    if error is not None:
-        raise error
-    if last.hanging is not None and last.hanging.hanging:
-        raise typer.Exit(1)
-    if last.hanging is None or last.unseen:
-        raise typer.Exit(RolloutPausedError.exit_code)

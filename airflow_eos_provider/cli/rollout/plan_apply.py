@@ -35,7 +35,6 @@ from airflow_eos_provider.cli.confirm import (
     show_and_ask,
     show_plan,
 )
-from airflow_eos_provider.cli.exactly_once.drop_own import left_behind_lines
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
@@ -43,7 +42,7 @@ from airflow_eos_provider.downgrade.look import left_behind
 from airflow_eos_provider.errors import EosError, PlanMovedError
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.offsets import user_json
-from airflow_eos_provider.offsets.seen.copies import Copies
+from airflow_eos_provider.offsets.seen.copies import Copies, left_behind_lines
 from airflow_eos_provider.output import Output, OutputOption, is_for_scripts, print_document
 from airflow_eos_provider.plan_hash import PLANS_FOLDER
 from airflow_eos_provider.rollout.controller import Controller

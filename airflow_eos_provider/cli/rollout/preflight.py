@@ -26,8 +26,7 @@ from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.downgrade.look import look_before
-from airflow_eos_provider.downgrade.older import DowngradeLook
-from airflow_eos_provider.downgrade.older import findings as downgrade_findings
+from airflow_eos_provider.downgrade.older import DowngradeLook, findings as downgrade_findings
 from airflow_eos_provider.finding import Finding, Verdict, overall
 from airflow_eos_provider.output import Output, OutputOption, print_document
 from airflow_eos_provider.preflight.findings import ConnectorFinding

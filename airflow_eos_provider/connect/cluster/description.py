@@ -18,8 +18,10 @@ from airflow_eos_provider.connect.cluster.keys import (
     text_of,
 )
 from airflow_eos_provider.connect.cluster.placement import OwnCommands, SshConnections
-from airflow_eos_provider.connect.cluster.worker import WorkerDescription as WorkerDescription
-from airflow_eos_provider.connect.cluster.worker import worker_id_of as worker_id_of
+from airflow_eos_provider.connect.cluster.worker import (
+    WorkerDescription as WorkerDescription,
+    worker_id_of as worker_id_of,
+)
 from airflow_eos_provider.connect.cluster.worker_entry import Surroundings, defaults_of, refuse_later_kinds, worker_of
 from airflow_eos_provider.connect.properties import read
 from airflow_eos_provider.errors import ConfigurationError

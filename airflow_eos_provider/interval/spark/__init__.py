@@ -7,25 +7,11 @@ from typing import TYPE_CHECKING
 from airflow_eos_provider.public_names import lazily
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.interval.spark.backfill import IntervalOutcome, require_all_complete, write_intervals
-    from airflow_eos_provider.interval.spark.write import write_interval
+    from airflow_eos_provider.interval.spark.backfill import (
+        IntervalOutcome as IntervalOutcome,
+        require_all_complete as require_all_complete,
+        write_intervals as write_intervals,
+    )
+    from airflow_eos_provider.interval.spark.write import write_interval as write_interval
 
-__all__ = [
-    "IntervalOutcome",
-    "require_all_complete",
-    "write_interval",
-    "write_intervals",
-]
-
-_ROOM = "airflow_eos_provider.interval.spark"
-
-__getattr__ = lazily(
-    __name__,
-    {
-        "IntervalOutcome": f"{_ROOM}.backfill",
-        "require_all_complete": f"{_ROOM}.backfill",
-        "write_interval": f"{_ROOM}.write",
-        "write_intervals": f"{_ROOM}.backfill",
-    },
-    extra="spark",
-)
+__all__, __getattr__ = lazily(__name__, extra="spark")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_eos_provider.connect.topics.source_offsets import OffsetRecord
+from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.offsets.seen.group import GroupOffsets
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 
@@ -93,6 +94,16 @@ def all_copies(offsets: GroupOffsets) -> list[Copies]:
     """Of every connector with an own topic, by name."""
     found = (copies(offsets, connector) for connector in offsets.known())
     return [one for one in found if one is not None]
+
+
+def left_behind_lines(found: Iterable[Copies]) -> list[str]:
+    """A warning of each own topic that is left behind."""
+    return [
+        f"{one.connector}: its own offsets topic {one.own_topic} is older than the global one in "
+        f"{counted(one.left, 'source partition')}: an enabled worker would deliver newer records again. "
+        f"Before newer workers start: 'eos offsets drop-own {one.connector}'."
+        for one in found
+    ]
 
 
 def _not_committed(topic: OffsetsTopic | None, connector: str) -> Iterator[OffsetRecord]:

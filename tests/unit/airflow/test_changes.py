@@ -29,8 +29,7 @@ from airflow_eos_provider.acls.tool_rules import VERBS
 from airflow_eos_provider.changes import engine
 from airflow_eos_provider.changes.change import MOST_LINES, Change, Plan, kind_of, options, read_request
 from airflow_eos_provider.changes.declared import CHANGES
-from airflow_eos_provider.cli import change as commands_of_changes
-from airflow_eos_provider.cli import confirm
+from airflow_eos_provider.cli import change as commands_of_changes, confirm
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
@@ -42,7 +41,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.operators import changes as operators_of_changes
 from airflow_eos_provider.operators.approval import approvable, approval_body
 from airflow_eos_provider.operators.changes import ChangeOperator, ChangePlanOperator
-from airflow_eos_provider.ui.documents import Listing
+from airflow_eos_provider.ui.documents import Table
 from airflow_eos_provider.ui.looks import Seen
 from airflow_eos_provider.ui.routes.changes import routes
 from tests.reference import commands, written
@@ -363,7 +362,7 @@ def test_the_page_shows_its_rows_in_parts_and_only_those_that_are_asked_for(chan
         pytest.skip("nothing of it is on the page")
     wanted = {name: True if name.startswith("pending") else "one" for name in change.filters}
     rows = [{"n": n, **(wanted if n % 3 == 0 else dict.fromkeys(change.filters, False))} for n in range(180)]
-    look = Listing.of(rows, {"group_id": "g"})
+    look = Table.of(rows, {"group_id": "g"})
 
     class Looks:
         async def see(self, *_: Any, **__: Any) -> Seen[Any]:

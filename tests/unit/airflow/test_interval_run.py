@@ -56,16 +56,6 @@ def done(records: int = 842) -> Completed:
     return Completed(Run("flights.daily", Interval.parse(DAY)), records, "ab" * 16, 4, True, 0.1)
 
 
-@pytest.fixture
-def ledger(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ledger]:
-    def use(*answers: Completed | None) -> Ledger:
-        fake = Ledger(*answers)
-        monkeypatch.setattr("airflow_eos_provider.interval.verify.completion", fake)
-        return fake
-
-    return use
-
-
 @pytest.fixture(autouse=True)
 def connections(monkeypatch: pytest.MonkeyPatch) -> None:
     kafka = {"bootstrap.servers": "broker:9092", "sasl.password": "s3cret-pw", "acks": "all"}
@@ -73,12 +63,34 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2,4]"}))
 
 
+class Bench:
+    """What surrounds a task: the ledger, its context, a shell script in the place of spark-submit."""
+
+    def __init__(self, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.context, self._monkeypatch, self._folder = context, monkeypatch, folder
+
+    def ledger(self, *answers: Completed | None) -> Ledger:
+        fake = Ledger(*answers)
+        self._monkeypatch.setattr("airflow_eos_provider.interval.verify.completion", fake)
+        return fake
+
+    def spark(self, connection: dict[str, Any]) -> None:
+        self._monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+
+    def submit(self, task: IntervalRunOperator, script: str) -> Any:
+        program = self._folder / "spark-submit"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        self._monkeypatch.setenv("PATH", f"{self._folder}:{os.environ['PATH']}")
+        return task.execute(self.context)
+
+
 @pytest.fixture
-def run_context(context: dict[str, Any]) -> dict[str, Any]:
+def bench(context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     context["dag_run"].data_interval_start = datetime(2013, 1, 1, 5, tzinfo=UTC)
     context["dag_run"].data_interval_end = datetime(2013, 1, 2, 5, tzinfo=UTC)
     context["outlet_events"] = OutletEventAccessors()
-    return context
+    return Bench(context, monkeypatch, tmp_path_factory.mktemp("bin"))
 
 
 def operator(*, application: str | None = None, **kwargs: Any) -> IntervalRunOperator:
@@ -92,70 +104,49 @@ def operator(*, application: str | None = None, **kwargs: Any) -> IntervalRunOpe
     )
 
 
-def submit(task: IntervalRunOperator, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, script: str) -> Any:
-    """Run the task with a shell script in the place of spark-submit."""
-    folder = Path(os.environ["AIRFLOW_HOME"]) / f"bin-{time.monotonic_ns()}"
-    folder.mkdir(parents=True)
-    (folder / "spark-submit").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "spark-submit").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return task.execute(context)
-
-
-def test_a_complete_interval_is_a_no_op_that_starts_no_spark(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger(done())
+def test_a_complete_interval_is_a_no_op_that_starts_no_spark(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.ledger(done())
     monkeypatch.setattr(IntervalRunOperator, "write", lambda *_: pytest.fail("Spark was started"))
-    summary = operator().execute(run_context)
+    summary = operator().execute(bench.context)
     assert summary["already"] is True
     assert (summary["interval"], summary["records"], summary["digest"]) == (DAY, 842, "ab" * 16)
 
 
 def test_a_part_of_a_wider_interval_is_a_no_op_without_figures_of_its_own(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever adds up what the intervals of a pipeline report would count the whole once for each part."""
     week = Run("flights.daily", Interval.parse("2013-01-01T05:00:00Z/2013-01-08T05:00:00Z"))
-    ledger(replace(done(), run=week, summary=RunSummary(1, 20, Spread(7, 7, 7), Spread(20, 20, 20), 0)))
+    bench.ledger(replace(done(), run=week, summary=RunSummary(1, 20, Spread(7, 7, 7), Spread(20, 20, 20), 0)))
     monkeypatch.setattr(IntervalRunOperator, "write", lambda *_: pytest.fail("Spark was started"))
-    summary = operator().execute(run_context)
+    summary = operator().execute(bench.context)
     assert (summary["run"], summary["interval"], summary["part_of"]) == (f"flights.daily@{DAY}", DAY, week.name)
     assert summary["already"] is True
     assert [summary[name] for name in ("records", "digest", "slices", "metrics")] == [None] * 4
 
 
-def test_the_summary_is_what_the_ledger_says_after_the_job(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = ledger(None, done(7))
-    summary = submit(operator(), run_context, monkeypatch, "exit 0")
+def test_the_summary_is_what_the_ledger_says_after_the_job(bench: Bench) -> None:
+    said = bench.ledger(None, done(7))
+    summary = bench.submit(operator(), "exit 0")
     assert (summary["records"], summary["already"]) == (7, False)
     assert said.waited == [False, True]  # nobody waits before Spark; after it, `complete` must not be overlooked
     assert [run.name for run in said.asked] == [f"flights.daily@{DAY}"] * 2
 
 
-def test_the_result_has_what_the_ledger_says_was_moved_and_what_the_job_says_of_its_tasks(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_result_has_what_the_ledger_says_was_moved_and_what_the_job_says_of_its_tasks(bench: Bench) -> None:
     moved = RunSummary(1, 20, Spread(7, 7, 7), Spread(20, 20, 20), 0, {"produce": 0.5})
-    ledger(None, replace(done(7), summary=moved))
+    bench.ledger(None, replace(done(7), summary=moved))
     said = replace(done(7), tasks=(TaskSummary(0, 1, 1, 7, 20, {"commit": 0.25}),))
     script = f"echo '{RESULT_PREFIX}{{cut short'; echo '{RESULT_PREFIX}{json.dumps(said.to_dict())}'"
-    result = submit(operator(), run_context, monkeypatch, script)
+    result = bench.submit(operator(), script)
     assert result["metrics"] == {**moved.to_dict(), "tasks": [said.tasks[0].to_dict()]}
     assert json.loads(json.dumps(result)) == result, "an XCom is JSON"
 
 
-def test_the_metrics_of_a_run_arrive_at_a_statsd_server(
-    ledger: Callable[..., Ledger],
-    run_context: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    datagrams: Callable[[], list[str]],
-) -> None:
+def test_the_metrics_of_a_run_arrive_at_a_statsd_server(bench: Bench, datagrams: Callable[[], list[str]]) -> None:
     moved = RunSummary(3, 600, Spread(1, 2, 4), Spread(100, 200, 300), 1, {"produce": 0.5})
-    ledger(None, replace(done(7), summary=moved))
-    submit(operator(), run_context, monkeypatch, "exit 0")
+    bench.ledger(None, replace(done(7), summary=moved))
+    bench.submit(operator(), "exit 0")
 
     own = "airflow.eos.interval"
     arrived = [line for line in datagrams() if line.startswith(own)]
@@ -169,36 +160,32 @@ def test_the_metrics_of_a_run_arrive_at_a_statsd_server(
     assert len(arrived) == 13
 
 
-def test_another_runs_tasks_are_not_taken_for_this_ones(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger(None, replace(done(7), summary=RunSummary(0, 0, Spread(), Spread(), 0)))
+def test_another_runs_tasks_are_not_taken_for_this_ones(bench: Bench) -> None:
+    bench.ledger(None, replace(done(7), summary=RunSummary(0, 0, Spread(), Spread(), 0)))
     said = replace(done(7), run=Run("another", Interval.parse(DAY)), tasks=(TaskSummary(0, 1, 1, 7, 20),))
     script = f"echo '{RESULT_PREFIX}{json.dumps(said.to_dict())}'"
-    assert submit(operator(), run_context, monkeypatch, script)["metrics"]["tasks"] == []
+    assert bench.submit(operator(), script)["metrics"]["tasks"] == []
 
 
-def test_the_asset_has_an_event_with_the_interval(ledger: Callable[..., Ledger], run_context: dict[str, Any]) -> None:
-    ledger(done())
+def test_the_asset_has_an_event_with_the_interval(bench: Bench) -> None:
+    bench.ledger(done())
     task = operator()
-    task.execute(run_context)
+    task.execute(bench.context)
     asset = interval_asset("flights.daily", "eos-intervals")
     assert asset in task.outlets
-    extra = run_context["outlet_events"][asset].extra
+    extra = bench.context["outlet_events"][asset].extra
     found = {"interval": DAY, "revision": 1, "records": 842, "digest": "ab" * 16, "already": True, "part_of": None}
     assert extra == {"pipeline": "flights.daily", "group_id": "eos-intervals", **found}
     event = SimpleNamespace(extra=extra)
     assert completed_intervals({asset: [event, event]}) == [extra]  # a no-op has an event, too, but is reported once
 
 
-def test_the_job_gets_its_work_in_a_file_that_only_this_user_may_read(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    ledger(None, done())
+def test_the_job_gets_its_work_in_a_file_that_only_this_user_may_read(bench: Bench, tmp_path: Path) -> None:
+    bench.ledger(None, done())
     kept, reported = tmp_path / "spec.json", tmp_path / "reported"
     script = f'for a; do last=$a; done; stat -c %a "$last" > {reported}; cp "$last" {kept}; echo "$@" >> {reported}'
     task = operator(slices=3, key=["line"], op_kwargs={"folder": "/data"}, revision="2")
-    submit(task, run_context, monkeypatch, script)
+    bench.submit(task, script)
     specification = json.loads(kept.read_text())
     mode, arguments = reported.read_text().splitlines()
     assert mode == "600"
@@ -257,99 +244,80 @@ class TestCallable:
             operator(python_callable=nested)
 
 
-def test_no_secret_is_in_what_airflow_shows(ledger: Callable[..., Ledger], run_context: dict[str, Any]) -> None:
-    ledger(done())
+def test_no_secret_is_in_what_airflow_shows(bench: Bench) -> None:
+    bench.ledger(done())
     task = operator()
-    task.execute(run_context)
+    task.execute(bench.context)
     assert "s3cret-pw" not in str({field: getattr(task, field) for field in task.template_fields})
 
 
-def test_workers_of_a_local_session_run_this_interpreter(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    ledger(None, done())
-    submit(operator(), run_context, monkeypatch, f"echo $PYSPARK_PYTHON > {tmp_path}/python")
+def test_workers_of_a_local_session_run_this_interpreter(bench: Bench, tmp_path: Path) -> None:
+    bench.ledger(None, done())
+    bench.submit(operator(), f"echo $PYSPARK_PYTHON > {tmp_path}/python")
     assert (tmp_path / "python").read_text().strip() == sys.executable
 
 
 @pytest.mark.parametrize(("given", "expected"), [({}, sys.executable), ({"spark.pyspark.driver.python": "p3"}, "p3")])
 def test_a_driver_here_keeps_this_interpreter_whatever_executors_run(
-    ledger: Callable[..., Ledger],
-    run_context: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    given: dict[str, str],
-    expected: str,
+    bench: Bench, tmp_path: Path, given: dict[str, str], expected: str
 ) -> None:
-    ledger(None, done())
+    bench.ledger(None, done())
     packed = {"spark.pyspark.python": "./env/bin/python", **given}
-    submit(operator(conf=packed), run_context, monkeypatch, f'echo "$@" > {tmp_path}/words')
+    bench.submit(operator(conf=packed), f'echo "$@" > {tmp_path}/words')
     assert f"--conf spark.pyspark.driver.python={expected} " in (tmp_path / "words").read_text()
 
 
 def test_the_interpreter_of_drivers_that_this_machine_names_stays(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    ledger(None, done())
+    bench.ledger(None, done())
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "p4")
-    submit(operator(), run_context, monkeypatch, f'echo "$PYSPARK_DRIVER_PYTHON $@" > {tmp_path}/words')
+    bench.submit(operator(), f'echo "$PYSPARK_DRIVER_PYTHON $@" > {tmp_path}/words')
     words = (tmp_path / "words").read_text()
     assert words.startswith("p4 ")
     assert "spark.pyspark.driver.python" not in words
 
 
-def test_a_job_that_was_fenced_fails_the_task_for_good_and_says_why(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger(None)
+def test_a_job_that_was_fenced_fails_the_task_for_good_and_says_why(bench: Bench) -> None:
+    bench.ledger(None)
     with pytest.raises(AirflowFailException, match="taken over by another run"):
-        submit(operator(), run_context, monkeypatch, f"exit {FencedError.exit_code}")
+        bench.submit(operator(), f"exit {FencedError.exit_code}")
 
 
 @pytest.mark.parametrize("error", [ConfigurationError, RefusedError])
-def test_a_job_that_was_refused_is_not_tried_again_and_gives_its_reason(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, error: type[EosError]
-) -> None:
-    ledger(None)
+def test_a_job_that_was_refused_is_not_tried_again_and_gives_its_reason(bench: Bench, error: type[EosError]) -> None:
+    bench.ledger(None)
     reported = {"type": error.__name__, "exit_code": error.exit_code, "message": "the interval overlaps another"}
     script = f"echo '{FAILURE_PREFIX}{json.dumps(reported)}'; exit 1"  # as where the driver runs in the cluster
     with pytest.raises(AirflowFailException, match="the interval overlaps another"):
-        submit(operator(), run_context, monkeypatch, script)
+        bench.submit(operator(), script)
 
 
 YARN = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
 
 
 @pytest.mark.parametrize("error", [ConfigurationError, FencedError])
-def test_the_exit_code_of_a_driver_in_yarn_is_heard(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, error: type[EosError]
-) -> None:
+def test_the_exit_code_of_a_driver_in_yarn_is_heard(bench: Bench, error: type[EosError]) -> None:
     """Its own words stay in its container: these are spark-submit's."""
-    ledger(None)
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(YARN))
+    bench.ledger(None)
+    bench.spark(YARN)
     said = f"ERROR Client: Application diagnostics message: User application exited with status {error.exit_code}"
     script = (
         f"echo 'INFO Client: Submitting application application_1795_0007 to ResourceManager'; echo '{said}'; exit 1"
     )
     with pytest.raises(AirflowFailException, match="yarn logs -applicationId application_1795_0007"):
-        submit(operator(), run_context, monkeypatch, script)
+        bench.submit(operator(), script)
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["the job", "a program of one's own"])
-def test_a_driver_in_yarn_alone_gets_the_login_and_is_started_once(
-    ledger: Callable[..., Ledger],
-    run_context: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    own: bool,
-) -> None:
+def test_a_driver_in_yarn_alone_gets_the_login_and_is_started_once(bench: Bench, tmp_path: Path, own: bool) -> None:
     """``--files`` would bring it to each executor's machine, where YARN keeps it."""
-    ledger(None, done())
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(YARN))
+    bench.ledger(None, done())
+    bench.spark(YARN)
     copies = f'for a; do last=$a; done; cp "$last" {tmp_path}/program; stat -c %a "$last" > {tmp_path}/mode'
     script = f'echo "$@" > {tmp_path}/said; {"exit 0" if own else copies}'
     task = operator(application="local:///opt/job.py" if own else None)
-    submit(task, run_context, monkeypatch, script)
+    bench.submit(task, script)
     said = (tmp_path / "said").read_text()
     assert "--conf spark.yarn.maxAppAttempts=1" in said
     assert "s3cret-pw" not in said
@@ -382,29 +350,23 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_kubernetes_without_airflows_provider_for_it_is_refused_in_words(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger(None)
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(KUBERNETES))
+    bench.ledger(None)
+    bench.spark(KUBERNETES)
     monkeypatch.delattr("airflow.providers.apache.spark.hooks.spark_submit.kube_client", raising=False)
     with pytest.raises(AirflowFailException, match="Install apache-airflow-providers-cncf-kubernetes"):
-        operator().execute(run_context)
+        operator().execute(bench.context)
 
 
 @each_application
 @pytest.mark.usefixtures("kubernetes")
-def test_no_login_is_uploaded_for_a_driver_on_kubernetes(
-    ledger: Callable[..., Ledger],
-    run_context: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    application: str | None,
-) -> None:
+def test_no_login_is_uploaded_for_a_driver_on_kubernetes(bench: Bench, tmp_path: Path, application: str | None) -> None:
     """Nobody removes what is in ``spark.kubernetes.file.upload.path``."""
-    ledger(None)
+    bench.ledger(None)
     task = operator(application=application)
     with pytest.raises(AirflowFailException, match=r"login \(sasl.password\).*\n.*\n.*client_file") as refused:
-        submit(task, run_context, monkeypatch, f"touch {tmp_path}/submitted")
+        bench.submit(task, f"touch {tmp_path}/submitted")
     assert "s3cret-pw" not in str(refused.value)
     assert not (tmp_path / "submitted").exists()
 
@@ -412,16 +374,12 @@ def test_no_login_is_uploaded_for_a_driver_on_kubernetes(
 @each_application
 @pytest.mark.usefixtures("kubernetes")
 def test_a_driver_on_kubernetes_has_its_login_from_a_file_there(
-    ledger: Callable[..., Ledger],
-    run_context: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    application: str | None,
+    bench: Bench, tmp_path: Path, application: str | None
 ) -> None:
-    ledger(None, done())
+    bench.ledger(None, done())
     copy = f'for a; do case "$a" in */eos-interval-*) cp "$a" {tmp_path}/sent;; esac; done'
     task = operator(client_file=CLIENT_FILE, application=application)
-    submit(task, run_context, monkeypatch, f'printf "%s\\n" "$@" > {tmp_path}/said; {copy}; echo "Exit code: 0"')
+    bench.submit(task, f'printf "%s\\n" "$@" > {tmp_path}/said; {copy}; echo "Exit code: 0"')
     said = (tmp_path / "said").read_text()
     sent = (tmp_path / "sent").read_text() if application != "local:///opt/job.py" else said
     assert "s3cret-pw" not in said + sent
@@ -438,35 +396,29 @@ def test_a_driver_on_kubernetes_has_its_login_from_a_file_there(
 
 @pytest.mark.parametrize("error", [ConfigurationError, FencedError])
 @pytest.mark.usefixtures("kubernetes")
-def test_the_exit_code_of_a_driver_on_kubernetes_is_heard(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, error: type[EosError]
-) -> None:
-    ledger(None)
+def test_the_exit_code_of_a_driver_on_kubernetes_is_heard(bench: Bench, error: type[EosError]) -> None:
+    bench.ledger(None)
     script = f"echo 'pod name: eos-flights-1a2b-driver'; echo '\t exit code: {error.exit_code}'; exit 0"
     with pytest.raises(AirflowFailException, match="kubectl logs eos-flights-1a2b-driver"):
-        submit(operator(client_file=CLIENT_FILE), run_context, monkeypatch, script)
+        bench.submit(operator(client_file=CLIENT_FILE), script)
 
 
 @pytest.mark.parametrize("code", [1, 137])
-def test_a_lost_driver_is_tried_again(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    ledger(None)
+def test_a_lost_driver_is_tried_again(bench: Bench, code: int) -> None:
+    bench.ledger(None)
     task = operator()
     assert task.retries >= 1
     with pytest.raises(EosError, match="The next try continues") as raised:
-        submit(task, run_context, monkeypatch, f"exit {code}")
+        bench.submit(task, f"exit {code}")
     assert not isinstance(raised.value, AirflowException)
 
 
-def test_a_job_that_ends_well_without_completing_is_no_success(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger(None, None)
-    run_context["task_state_store"].set("spark_job_id", "driver-1")
+def test_a_job_that_ends_well_without_completing_is_no_success(bench: Bench) -> None:
+    bench.ledger(None, None)
+    bench.context["task_state_store"].set("spark_job_id", "driver-1")
     with pytest.raises(EosError, match="is not complete"):
-        submit(operator(), run_context, monkeypatch, "exit 0")
-    assert run_context["task_state_store"].get("spark_job_id") is None  # or the next try would not submit anything
+        bench.submit(operator(), "exit 0")
+    assert bench.context["task_state_store"].get("spark_job_id") is None  # or the next try would not submit anything
 
 
 def test_killing_the_task_ends_a_driver_below_the_launcher() -> None:
@@ -505,17 +457,15 @@ def mapped_task(way: str, mapped: Any, **kwargs: Any) -> Any:
         ("expand_kwargs", [{"interval": day, "op_kwargs": {"zone": "eu"}} for day in (DAY, DAY_2)]),
     ],
 )
-def test_mapped_tasks_have_the_asset_and_an_interval_each(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], way: str, mapped: Any
-) -> None:
+def test_mapped_tasks_have_the_asset_and_an_interval_each(bench: Bench, way: str, mapped: Any) -> None:
     task = mapped_task(way, mapped, outlets=[Asset("other")])
     assert [outlet.uri for outlet in task.outlets] == ["other", *ASSETS]
     own = task.unmap({"interval": DAY_2})
     assert [outlet.uri for outlet in own.outlets] == ["other", *ASSETS]
     assert task.retries == own.retries == operator().retries
-    run_context["ti"].map_index = 1
-    ledger(done())
-    assert own.execute(run_context)["interval"] == DAY_2
+    bench.context["ti"].map_index = 1
+    bench.ledger(done())
+    assert own.execute(bench.context)["interval"] == DAY_2
 
 
 @pytest.mark.parametrize(
@@ -536,36 +486,30 @@ def test_a_pipeline_cannot_be_mapped_because_its_asset_would_not_be_known() -> N
         IntervalRunOperator.partial(task_id="write", python_callable="package:flights")
 
 
-def test_a_mapped_task_with_the_interval_of_the_dag_run_is_refused(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any]
-) -> None:
+def test_a_mapped_task_with_the_interval_of_the_dag_run_is_refused(bench: Bench) -> None:
     """As in a mapped task group, or of a decorated function."""
-    run_context["ti"].map_index = 0
+    bench.context["ti"].map_index = 0
     with pytest.raises(AirflowFailException, match="one interval of one pipeline"):
-        operator().execute(run_context)
+        operator().execute(bench.context)
 
 
 @pytest.mark.parametrize(
     ("interval", "accepted"),
     [(DAY, False), ("{{ params.interval }}", False), ("{{ params.intervals[ti.map_index] }}", True)],
 )
-def test_tasks_of_a_mapped_group_need_an_interval_each(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], interval: str, accepted: bool
-) -> None:
+def test_tasks_of_a_mapped_group_need_an_interval_each(bench: Bench, interval: str, accepted: bool) -> None:
     task = operator(interval=interval)
     task.interval = DAY  # as Airflow renders it
-    run_context["ti"].map_index = 0
-    ledger(done())
+    bench.context["ti"].map_index = 0
+    bench.ledger(done())
     if accepted:
-        assert task.execute(run_context)["already"] is True
+        assert task.execute(bench.context)["already"] is True
     else:
         with pytest.raises(AirflowFailException, match="one interval of one pipeline"):
-            task.execute(run_context)
+            task.execute(bench.context)
 
 
-def test_mapped_tasks_whose_intervals_come_from_another_task_are_compared_when_they_run(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any]
-) -> None:
+def test_mapped_tasks_whose_intervals_come_from_another_task_are_compared_when_they_run(bench: Bench) -> None:
     with DAG("flights", schedule=None):
 
         @task
@@ -576,13 +520,13 @@ def test_mapped_tasks_whose_intervals_come_from_another_task_are_compared_when_t
     own = mapped.unmap({"interval": DAY})
     for second, accepted in ((DAY_2, True), (DAY, False)):
         found = [{"interval": DAY, "op_kwargs": {"zone": "eu"}}, {"interval": second, "op_kwargs": {"zone": "us"}}]
-        run_context["ti"].map_index, run_context["ti"].xcom_pull = 0, lambda found=found, **_: found
-        ledger(done())
+        bench.context["ti"].map_index, bench.context["ti"].xcom_pull = 0, lambda found=found, **_: found
+        bench.ledger(done())
         if accepted:
-            assert own.execute(run_context)["already"] is True
+            assert own.execute(bench.context)["already"] is True
         else:
             with pytest.raises(AirflowFailException, match="2 mapped tasks for 1 intervals"):
-                own.execute(run_context)
+                own.execute(bench.context)
 
 
 NEW_YORKS_DAYS = CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York")
@@ -606,22 +550,16 @@ BEFORE_EACH_FIVE = CronTriggerTimetable("0 5 * * *", timezone="UTC", interval=ti
     ],
 )
 def test_a_function_that_answers_days_is_given_no_other_interval(
-    ledger: Callable[..., Ledger],
-    run_context: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    schedule: Any,
-    interval: str,
-    by_bounds: bool,
-    accepted: bool,
+    bench: Bench, schedule: Any, interval: str, by_bounds: bool, accepted: bool
 ) -> None:
-    ledger(None, done())
+    bench.ledger(None, done())
     with DAG("flights", schedule=schedule, start_date=datetime(2013, 1, 1, tzinfo=UTC)):
         task = operator(interval=interval, selects_by_bounds=by_bounds)
     if accepted:
-        submit(task, run_context, monkeypatch, "exit 0")
+        bench.submit(task, "exit 0")
     else:
         with pytest.raises(AirflowFailException, match="not one of the DAG's schedule"):
-            submit(task, run_context, monkeypatch, "exit 0")
+            bench.submit(task, "exit 0")
 
 
 def dag_run(start: datetime | None, end: datetime | None) -> dict[str, Any]:
@@ -651,7 +589,7 @@ def test_an_interval_that_is_none_is_refused(given: str) -> None:
         interval_of(dag_run(None, None), given)
 
 
-def test_a_configuration_error_fails_the_task_for_good(ledger: Callable[..., Ledger], context: dict[str, Any]) -> None:
+def test_a_configuration_error_fails_the_task_for_good(bench: Bench, context: dict[str, Any]) -> None:
     context |= dag_run(None, None)
     with pytest.raises(AirflowFailException, match="has no data interval"):
         operator().execute(context)
@@ -666,14 +604,12 @@ def test_the_job_removes_its_specification_wherever_it_runs(deploy_mode: str, na
     assert task._hook._files == ("/tmp/spec.json" if deploy_mode == "cluster" else None)
 
 
-def test_a_standalone_cluster_is_not_asked_for_a_driver_in_python(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger(None)
+def test_a_standalone_cluster_is_not_asked_for_a_driver_in_python(bench: Bench) -> None:
+    bench.ledger(None)
     spark = {"conn_type": "spark", "host": "spark://spark-1", "port": 7077, "extra": {"deploy-mode": "cluster"}}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    bench.spark(spark)
     with pytest.raises(AirflowFailException, match="asks for deploy mode cluster on spark://spark-1:7077"):
-        submit(operator(), run_context, monkeypatch, "exit 0")
+        bench.submit(operator(), "exit 0")
 
 
 _HOLDS_A_FILE = """
@@ -733,11 +669,11 @@ def test_the_operator_keeps_the_exit_codes_that_the_job_ends_with() -> None:
 
 
 def test_a_connection_to_a_shared_server_needs_no_submission_and_a_kill_ends_the_tasks_there(
-    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through a real server: tests/integration/test_spark_connect.py."""
     shared = {"conn_type": "spark_connect", "host": "server", "port": 15002, "password": "t0ken"}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(shared))
+    bench.spark(shared)
     monkeypatch.setenv("PATH", "/nowhere")
     ended: list[str] = []
     monkeypatch.setattr("airflow_eos_provider.interval.spark.sessions.interrupt", lambda: ended.append("tasks"))
@@ -750,6 +686,6 @@ def test_a_connection_to_a_shared_server_needs_no_submission_and_a_kill_ends_the
         task.on_kill()
 
     monkeypatch.setattr("airflow_eos_provider.interval.spark.job.run", run)
-    ledger(None, done(7))
-    assert task.execute(run_context)["records"] == 7
+    bench.ledger(None, done(7))
+    assert task.execute(bench.context)["records"] == 7
     assert ended == ["tasks"]

@@ -27,6 +27,7 @@ from airflow_eos_provider.dag_factories import (
     fence_dag,
     interval_abandon_dag,
     offsets_alter_dag,
+    offsets_drop_own_dag,
     offsets_migrate_dag,
     offsets_prune_dag,
     offsets_reset_dag,
@@ -49,6 +50,7 @@ DAGS: dict[str, Callable[[], DAG]] = {
     "restore": lambda: offsets_restore_dag(dag_id="unapproved_restore"),
     "migrate": lambda: offsets_migrate_dag(dag_id="unapproved_migrate"),
     "prune": lambda: offsets_prune_dag(dag_id="unapproved_prune"),
+    "drop own": lambda: offsets_drop_own_dag(dag_id="unapproved_drop_own"),
     "topics": lambda: topics_dag(dag_id="unapproved_topics"),
     "transaction": lambda: transaction_abort_dag(dag_id="unapproved_transaction"),
     "abandon": lambda: interval_abandon_dag(dag_id="unapproved_abandon"),
@@ -63,6 +65,7 @@ PLANS: dict[str, dict[str, Any]] = {
         f"ConnectOffsets{verb.capitalize()}Operator": replace(FENCE, kind=f"offsets {verb}").to_dict()
         for verb in ("alter", "reset", "restore", "migrate", "prune")
     },
+    "ConnectOffsetsDropOwnOperator": replace(FENCE, kind="offsets drop-own").to_dict(),
     "ConnectTopicsOperator": replace(FENCE, kind="topics create").to_dict(),
     "TransactionAbortOperator": replace(FENCE, kind="transactions abort").to_dict(),
     "IntervalAbandonOperator": replace(FENCE, kind="intervals abandon").to_dict(),

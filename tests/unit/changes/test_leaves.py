@@ -48,8 +48,6 @@ WRITERS = {
     },
     r"group_change\(|\bJournal\(": {
         "changes/engine.py",
-        "cli/exactly_once/drop_own.py",
-        "downgrade/drop_own.py",
         "journal/change.py",
         "rollout/controller.py",
     },

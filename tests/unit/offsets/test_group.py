@@ -14,8 +14,7 @@ from airflow_eos_provider.kafka.admin.partition_writers import Outcome, Written
 from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.offsets import stores as stores_module
-from airflow_eos_provider.offsets import topic as topic_module
+from airflow_eos_provider.offsets import stores as stores_module, topic as topic_module
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.group import GroupOffsets, read_group_offsets
 from airflow_eos_provider.offsets.stores import Store

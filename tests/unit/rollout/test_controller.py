@@ -22,8 +22,7 @@ from airflow_eos_provider.journal.records import (
     RolloutState,
     Step,
 )
-from airflow_eos_provider.rollout import controller as module
-from airflow_eos_provider.rollout import planner
+from airflow_eos_provider.rollout import controller as module, planner
 from airflow_eos_provider.rollout.act.checkpoint import CHECKPOINT_KEY, GATE_KEY, TaskMemory
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.gate.state import GateState

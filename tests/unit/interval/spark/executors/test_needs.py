@@ -22,12 +22,10 @@ from airflow_eos_provider.interval.spark.executors.needs import (
     SPARKS,
     Diagnosis,
     PythonLook,
+    check as answer,
     coverage_check,
     driver_checks,
     executor_checks,
-)
-from airflow_eos_provider.interval.spark.executors.needs import (
-    check as answer,
 )
 from tests.matrix import COMBINATIONS
 

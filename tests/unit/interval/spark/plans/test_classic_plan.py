@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.spark.plans.classic_plan import refuse_moving, refuse_unstable

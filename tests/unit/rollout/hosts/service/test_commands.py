@@ -23,8 +23,7 @@ from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
-from airflow_eos_provider.rollout.hosts.service import restart_act
-from airflow_eos_provider.rollout.hosts.service import service as service_module
+from airflow_eos_provider.rollout.hosts.service import restart_act, service as service_module
 from airflow_eos_provider.rollout.hosts.service.commands import CommandService
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 from tests.sshd import Sshd

@@ -1,30 +1,27 @@
-"""The plan that takes a connector off an own topic that is left behind."""
+"""Taking a connector off an own topic that is left behind: what goes, and what stays for others."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
+from airflow_eos_provider.changes.own_topic.drop import OwnTopic, connectors_in
 from airflow_eos_provider.connect.topics.source_offsets import OffsetLog, offset_key
-from airflow_eos_provider.downgrade.drop_own import DropPlan, connectors_in
-from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.kafka.admin.partition_writers import Outcome
 from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.read.writers import TopicWriters
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 
 OUTCOMES = (Outcome.COMMITTED, Outcome.COMMITTED, Outcome.COMMITTED, Outcome.ABORTED, Outcome.OPEN)
-PLAN = DropPlan("g", "cluster", "orders", "orders-offsets", "id-1", offsets=2, left=1)
+OWN = OwnTopic("cluster", "orders", "orders-offsets", "id-1", offsets=2)
 
 
 def test_a_plan_deletes_the_topic_unless_another_connector_names_it() -> None:
-    assert PLAN.deletes
-    assert "-topic orders-offsets (id id-1, 2 offsets of it)" in PLAN.lines()
-    shared = replace(PLAN, also_of=("b",))
-    assert not shared.deletes
-    assert " topic orders-offsets stays: it is also of b" in shared.lines()
-    assert not replace(PLAN, topic_id="").deletes
+    assert OWN.is_deleted
+    assert "-topic orders-offsets (id id-1, 2 offsets of it)" in OWN.lines(1)
+    shared = replace(OWN, also_of=("b",))
+    assert not shared.is_deleted
+    assert " topic orders-offsets stays: it is also of b" in shared.lines(1)
+    assert not replace(OWN, topic_id="").is_deleted
 
 
 def test_whose_offsets_are_in_a_topic() -> None:
@@ -38,18 +35,3 @@ def test_whose_offsets_are_in_a_topic() -> None:
         "own", "id", {0: 5}, log.committed(), log.open(), TopicWriters(None, {}, {}, {}), log.aborted()
     )
     assert connectors_in(topic) == {"orders", "of another", "about to"}
-
-
-def test_the_hash_is_of_what_is_done_and_not_of_the_global_topic_that_goes_on() -> None:
-    assert replace(PLAN, left=5).hash == PLAN.hash
-    for other in (replace(PLAN, topic_id="id-2"), replace(PLAN, also_of=("b",)), replace(PLAN, offsets=3)):
-        assert other.hash != PLAN.hash
-        with pytest.raises(PlanMovedError):
-            other.require(PLAN.short_hash)
-    PLAN.require(PLAN.short_hash)
-
-
-def test_a_plan_comes_back_from_the_journal_as_it_was() -> None:
-    assert DropPlan.from_dict(PLAN.to_dict()) == PLAN
-    with pytest.raises(ConfigurationError):
-        DropPlan.from_dict({**PLAN.to_dict(), "schema": 99})
