@@ -10,7 +10,6 @@ import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 
@@ -24,8 +23,9 @@ def lazily(package: str, *, extra: str = "") -> tuple[list[str], Callable[[str],
     :returns: the names; and a function that raises AttributeError for another name, and ImportError with what to
         install if a package of the extra is missing.
     """
-    source = Path(sys.modules[package].__file__ or "").read_text(encoding="utf-8")
-    blocks = [each for each in ast.parse(source).body if isinstance(each, ast.If)]
+    loader: Any = sys.modules[package].__loader__
+    source = loader.get_source(package)  # None on executors, which get compiled modules and import those by name
+    blocks = [each for each in ast.parse(source or "").body if isinstance(each, ast.If)]
     imports = [each for block in blocks for each in block.body if isinstance(each, ast.ImportFrom)]
     modules = {alias.name: each.module or "" for each in imports for alias in each.names}
 

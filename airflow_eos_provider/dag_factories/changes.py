@@ -24,7 +24,7 @@ from airflow_eos_provider.changes.uninstall.change import UNINSTALL
 from airflow_eos_provider.dag_factories.dag import make_dag
 from airflow_eos_provider.dag_factories.steps import REASON, TAKE_OVER, approval_arguments, run_params
 from airflow_eos_provider.operators.approval import PlanApprovalOperator
-from airflow_eos_provider.operators.changes import OPERATORS, ChangeOperator, default_conn_id
+from airflow_eos_provider.operators.changes import APPLIES, PLANS, ChangeOperator, default_conn_id
 from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 _DOC = """
@@ -48,7 +48,7 @@ class ChangeDag:
 
     def __init__(self, change: Change[Any], dag_id: str, *tags: str) -> None:
         self.change = change
-        self.plan_operator, self.apply_operator = OPERATORS[change.name]
+        self.plan_operator, self.apply_operator = PLANS[change.name], APPLIES[change.name]
         self._dag_id, self._tags = dag_id, tags
         # What only the operator that carries it out takes, such as a connection that no other task has.
         self._apply_arguments = [

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field
-from types import new_class
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowSkipException
@@ -41,6 +40,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+#: By a change's name the operator that plans it, and the one that carries it out.
+PLANS: dict[str, type[ChangePlanOperator]] = {}
+APPLIES: dict[str, type[ChangeOperator]] = {}
+
+
 class ChangePlanOperator(LookOperator):
     """Plan a change. Nothing is changed. Each further parameter is a field of the change's request.
 
@@ -61,6 +65,8 @@ class ChangePlanOperator(LookOperator):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "change" in vars(cls):
+            PLANS[cls.change.name] = cls
+            cls.__doc__ = f"{cls.change.summary}\n\nThis operator plans it. Nothing is changed."
             _take_fields(cls, options(cls.change.request))
             cls.__doc__ = f"{cls.__doc__}\n{_outcome(ChangePlanOperator)}"
 
@@ -101,7 +107,13 @@ class ChangeOperator(ApprovedOperator):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "change" in vars(cls):
-            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{_outcome(ChangeOperator)}"
+            APPLIES[cls.change.name] = cls
+            resumes = cls.change.takes_lease and not cls.change.begins_again
+            killed = "the next try resumes where the journal says" if resumes else "start a new run for what is left"
+            cls.__doc__ = (
+                f"{cls.change.summary}\n\nThis operator carries the approved plan out. If its process is killed, "
+                f"{killed}.\n\n{_outcome(ChangeOperator)}"
+            )
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_eos_provider.changes.engine import carry_out
@@ -203,38 +215,113 @@ class _RightsOperator(ChangeOperator):
         return rights(kafka_settings(self.admin_conn_id))  # type: ignore[no-any-return]
 
 
-#: By a change's name the operator that plans it, and the one that carries it out.
-OPERATORS: dict[str, tuple[type[ChangePlanOperator], type[ChangeOperator]]] = {}
+class ConnectFencePlanOperator(ChangePlanOperator):
+    change = FENCING
 
 
-def _operators(
-    name: str, change: Change[Any], base: type[ChangeOperator] = ChangeOperator
-) -> tuple[type[ChangePlanOperator], type[ChangeOperator]]:
-    """The operators of a change: ``<name>PlanOperator`` and ``<name>Operator``."""
-    resumes = change.takes_lease and not change.begins_again
-    killed = "the next try resumes where the journal says" if resumes else "start a new run for what is left"
-    plans = f"{change.summary}\n\nThis operator plans it. Nothing is changed."
-    applies = f"{change.summary}\n\nThis operator carries the approved plan out. If its process is killed, {killed}."
-
-    def made(suffix: str, base: type, doc: str) -> Any:
-        members = {"change": change, "__doc__": doc, "__module__": __name__}
-        return new_class(f"{name}{suffix}", (base,), exec_body=lambda namespace: namespace.update(members))
-
-    OPERATORS[change.name] = made("PlanOperator", ChangePlanOperator, plans), made("Operator", base, applies)
-    return OPERATORS[change.name]
+class ConnectFenceOperator(ChangeOperator):
+    change = FENCING
 
 
-ConnectFencePlanOperator, ConnectFenceOperator = _operators("ConnectFence", FENCING)
-ConnectOffsetsAlterPlanOperator, ConnectOffsetsAlterOperator = _operators("ConnectOffsetsAlter", ALTER)
-ConnectOffsetsResetPlanOperator, ConnectOffsetsResetOperator = _operators("ConnectOffsetsReset", RESET)
-ConnectOffsetsRestorePlanOperator, ConnectOffsetsRestoreOperator = _operators("ConnectOffsetsRestore", RESTORE)
-ConnectOffsetsMigratePlanOperator, ConnectOffsetsMigrateOperator = _operators("ConnectOffsetsMigrate", MIGRATE)
-ConnectOffsetsPrunePlanOperator, ConnectOffsetsPruneOperator = _operators("ConnectOffsetsPrune", PRUNE)
-ConnectOffsetsDropOwnPlanOperator, ConnectOffsetsDropOwnOperator = _operators("ConnectOffsetsDropOwn", DROP_OWN)
-ConnectTopicsPlanOperator, ConnectTopicsOperator = _operators("ConnectTopics", CREATE_TOPICS)
-ConnectAclGrantPlanOperator, ConnectAclGrantOperator = _operators("ConnectAclGrant", GRANT, _RightsOperator)
-ConnectAclRevokePlanOperator, ConnectAclRevokeOperator = _operators("ConnectAclRevoke", REVOKE, _RightsOperator)
-TransactionAbortPlanOperator, TransactionAbortOperator = _operators("TransactionAbort", ABORT)
-ConnectClosePlanOperator, ConnectCloseOperator = _operators("ConnectClose", CLOSE)
-ConnectUninstallPlanOperator, ConnectUninstallOperator = _operators("ConnectUninstall", UNINSTALL)
-IntervalAbandonPlanOperator, IntervalAbandonOperator = _operators("IntervalAbandon", ABANDON)
+class ConnectOffsetsAlterPlanOperator(ChangePlanOperator):
+    change = ALTER
+
+
+class ConnectOffsetsAlterOperator(ChangeOperator):
+    change = ALTER
+
+
+class ConnectOffsetsResetPlanOperator(ChangePlanOperator):
+    change = RESET
+
+
+class ConnectOffsetsResetOperator(ChangeOperator):
+    change = RESET
+
+
+class ConnectOffsetsRestorePlanOperator(ChangePlanOperator):
+    change = RESTORE
+
+
+class ConnectOffsetsRestoreOperator(ChangeOperator):
+    change = RESTORE
+
+
+class ConnectOffsetsMigratePlanOperator(ChangePlanOperator):
+    change = MIGRATE
+
+
+class ConnectOffsetsMigrateOperator(ChangeOperator):
+    change = MIGRATE
+
+
+class ConnectOffsetsPrunePlanOperator(ChangePlanOperator):
+    change = PRUNE
+
+
+class ConnectOffsetsPruneOperator(ChangeOperator):
+    change = PRUNE
+
+
+class ConnectOffsetsDropOwnPlanOperator(ChangePlanOperator):
+    change = DROP_OWN
+
+
+class ConnectOffsetsDropOwnOperator(ChangeOperator):
+    change = DROP_OWN
+
+
+class ConnectTopicsPlanOperator(ChangePlanOperator):
+    change = CREATE_TOPICS
+
+
+class ConnectTopicsOperator(ChangeOperator):
+    change = CREATE_TOPICS
+
+
+class ConnectAclGrantPlanOperator(ChangePlanOperator):
+    change = GRANT
+
+
+class ConnectAclGrantOperator(_RightsOperator):
+    change = GRANT
+
+
+class ConnectAclRevokePlanOperator(ChangePlanOperator):
+    change = REVOKE
+
+
+class ConnectAclRevokeOperator(_RightsOperator):
+    change = REVOKE
+
+
+class TransactionAbortPlanOperator(ChangePlanOperator):
+    change = ABORT
+
+
+class TransactionAbortOperator(ChangeOperator):
+    change = ABORT
+
+
+class ConnectClosePlanOperator(ChangePlanOperator):
+    change = CLOSE
+
+
+class ConnectCloseOperator(ChangeOperator):
+    change = CLOSE
+
+
+class ConnectUninstallPlanOperator(ChangePlanOperator):
+    change = UNINSTALL
+
+
+class ConnectUninstallOperator(ChangeOperator):
+    change = UNINSTALL
+
+
+class IntervalAbandonPlanOperator(ChangePlanOperator):
+    change = ABANDON
+
+
+class IntervalAbandonOperator(ChangeOperator):
+    change = ABANDON

@@ -102,8 +102,6 @@ def _pipeline(kafka: KafkaSettings, completed: int) -> Pipeline:
     for number in range(completed):
         record = CompleteRecord(_run(pipeline, number), records=1_000, digest="0" * 32, slices=4)
         producer.produce(pipeline.ledger_topic, *complete_record(record))
-        if number % 10_000 == 0:
-            producer.poll()
     producer.flush()
     producer.commit()
     return pipeline

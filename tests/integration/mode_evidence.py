@@ -15,7 +15,6 @@ from airflow_eos_provider.connect.mode_evidence import (
     judge,
     leader_evidence,
     probe,
-    with_leader_evidence,
 )
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
@@ -71,7 +70,7 @@ class Evidence:
             if worker_id == leader:
                 with TransactionsClient(self.cluster.kafka) as client:
                     evidence = leader_evidence(client, self.cluster.group_id, topic, newest)
-                observed = with_leader_evidence(observed, evidence)
+                observed = replace(observed, leader_evidence=evidence)
             found[worker_id] = judge(worker_id, fact.declared, change(fact.running), observed)
         return found
 
