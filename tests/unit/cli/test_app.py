@@ -118,7 +118,7 @@ def test_verbose_shows_what_the_clients_log(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "airflow_eos_provider.cli", "-v", "status", "--cluster", str(file)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        assert any("airflow_eos_provider.librdkafka:" in line for line in process.stderr)
+        assert any("kafka.net.connection:" in line for line in process.stderr)
         process.kill()
 
 
