@@ -229,7 +229,7 @@ def resume(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Resume a rollout from this machine, by the plan that was confirmed for it."""
+    """Resume a rollout from this machine, by the plan that was confirmed for it. Does not ask again."""
     described = load_cluster(cluster)
     found = _find(described.kafka, described.group_id, rollout)
     found.require_applicable()
