@@ -35,6 +35,7 @@ myst_heading_anchors = 4  # as deep as links go; the anchors are the ones that G
 # Written pages go from their title to what a module or a command holds; an example need not be all of a language.
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 nitpicky = True
+smartquotes_action = "qe"  # not dashes: the prose names options such as --ssh
 
 html_theme = "furo"
 html_show_sphinx = False

@@ -256,7 +256,7 @@ def _option(option: Any) -> str:
     unset = option.default in (None, False, (), "") or callable(option.default)
     default = required or ("" if unset else f"`{option.default}`")
     variable = f" (`${option.envvar}`)" if option.envvar else ""
-    return f"| `{name}` | {default} | {_cell(option.help or '')}{variable} |\n"
+    return f"| `{_cell(name)}` | {default} | {_cell(option.help or '')}{variable} |\n"
 
 
 # Rights

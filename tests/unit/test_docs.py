@@ -70,6 +70,14 @@ def test_every_anchor_is_there(page: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_row_of_a_table_has_the_cells_of_its_head(page: Path) -> None:
+    """A vertical bar ends a cell, in code as well, unless it is escaped."""
+    tables = re.findall(r"(?:^\|.*\n)+", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    counts = [[len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()] for table in tables]
+    assert [table for table, cells in zip(tables, counts, strict=True) if len(set(cells)) > 1] == []
+
+
 def test_the_index_lists_every_page() -> None:
     """As the first link of an item below a bold line, which makes it an entry of the site's navigation."""
     listed = set(re.findall(r"<(.+)>", navigation((DOCS / "index.md").read_text(encoding="utf-8"))))
