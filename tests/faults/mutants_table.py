@@ -364,8 +364,8 @@ _TASK = (
         "slices-not-read",
         "a task asks the ledger what an earlier attempt has committed",
         "interval/protocol/task.py",
-        "return set(self.slices) - set(done)",
-        "return set(self.slices)",
+        "self._to_do = set(self.slices) - set(done)",
+        "self._to_do = set(self.slices)",
         f"{_STORIES}::test_a_task_asks_the_ledger_what_an_earlier_attempt_has_committed[as it is]",
     ),
     _mutant(

@@ -32,7 +32,8 @@ class CompleteReadFirst(Task):
         self._init()
         self._require_own_generation("read control again")
         self._require_incomplete()
-        return set(self.slices) - set(self._read_slices())
+        self._to_do = set(self.slices) - set(self._read_slices())
+        return set(self._to_do)
 
 
 class ReadsBeforeInit(Task):
@@ -43,7 +44,8 @@ class ReadsBeforeInit(Task):
         self._require_own_generation("read control again")
         self._require_incomplete()
         self._init()
-        return set(self.slices) - set(done)
+        self._to_do = set(self.slices) - set(done)
+        return set(self._to_do)
 
 
 class NoLookAtSlices(Task):

@@ -207,6 +207,8 @@ class Coordinator:
         report: Report = silent,
         on_step: OnStep = silent,
     ) -> None:
+        if run.pipeline != pipeline.name:
+            raise EosError(f"{run} is not a run of pipeline {pipeline.name}.")
         self._pipeline = pipeline
         self._run = run
         self._report = report
@@ -250,6 +252,8 @@ class Coordinator:
         :param rows_have_times: whether rows name their time, which is then about that of the interval. A task checks
             each of them all the same.
         """
+        if tasks < 1:
+            raise EosError(f"{tasks} tasks were requested.", expected="1 or more")
         self._report(f"{self._run}: reading the records of earlier attempts")
         open_reader(self._session)  # clients connect while others are asked; no id is taken before its init
         self._next_producer.open()
@@ -504,7 +508,10 @@ class Coordinator:
         self._step("admit plan")
         if rows_have_times and self._pipeline.topic and not self._pipeline.allow_expired_records:
             retention_of(self._pipeline.topic, self._session).require_interval(self._run.interval)
-        found = planner.admit(make_plan())
+        plan = make_plan()
+        if plan.run != self._run:
+            raise EosError(f"The plan is of {plan.run}.", expected=f"a plan of {self._run}")
+        found = planner.admit(plan)
         if isinstance(found, RunPlan):
             self._control_keys.add(f"connector-{self._run.name}".encode())
         return found

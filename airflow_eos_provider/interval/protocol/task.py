@@ -85,6 +85,7 @@ class Task:
         )
         self._producer: TransactionalProducer | None = None
         self._writer: SliceWriter | None = None
+        self._to_do: set[int] = set()
         self._ledgers: Mapping[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -112,7 +113,8 @@ class Task:
         done = self._read_slices()
         self._require_own_generation("read control again")
         self._require_incomplete()
-        return set(self.slices) - set(done)
+        self._to_do = set(self.slices) - set(done)
+        return set(self._to_do)
 
     def write_slice(self, number: int, batches: Iterable[pa.RecordBatch]) -> SliceResult:
         """Write one slice in one transaction."""
@@ -123,8 +125,11 @@ class Task:
                 expected=f"one of {sorted(self.slices)}",
                 remedy="A row must reach the task that its slice is assigned to; check how rows are distributed.",
             )
-        assert self._writer is not None  # start() made it
-        return self._writer.write(number, batches)
+        if self._writer is None or number not in self._to_do:
+            raise EosError(f"Slice {number} of {self._stage.run} is done, or the task was not started.")
+        result = self._writer.write(number, batches)
+        self._to_do.discard(number)
+        return result
 
     # The steps
 

@@ -121,6 +121,7 @@ def test_the_client_for_topics_is_there_before_a_transaction_is_open_and_serves_
     monkeypatch.setattr(protocol_task, "open_producer", lambda *_: producer)
     task = Task(PIPELINE, Stage(RUN, 0, "", (), ((0, 1),), {0: 0}), 0)
     task._init()
+    task._to_do = {0, 1}
     for number, topic in enumerate(("flights.daily", "elsewhere")):
         task.write_slice(number, [pa.RecordBatch.from_pydict({"value": [b"a"], "topic": [topic]})])
     assert producer.calls[:4] == ["init", "client", "look for flights.daily", "begin"]
