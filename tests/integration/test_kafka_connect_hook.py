@@ -83,8 +83,8 @@ def test_offsets_are_changed_and_fencing_is_looked_at_with_the_topics_that_are_n
     hook, group = connect_to(disabled_lab, monkeypatch), disabled_lab.group_id
     topics = {"config_topic": f"{group}-configs", "offsets_topic": f"{group}-offsets"}
     request = AlterRequest(connector="hooked", partition='{"file": "a"}', offset='{"n": 1}', absent=True, **topics)
-    (done,) = changed(hook.get_cluster(), ALTER, request).connectors
-    assert done.written == 1
+    (done,) = changed(hook.get_cluster(), ALTER, request).to_dict()["connectors"]
+    assert done["written"] == 1
     with ALTER.session(hook.get_cluster()) as session:
         assert ALTER.plan(session, request).nothing
         assert PRUNE.plan(session, PruneRequest(**topics)).about == "hooked"

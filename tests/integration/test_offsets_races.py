@@ -134,7 +134,7 @@ def test_of_two_changes_at_once_one_is_refused_and_its_plan_does_not_fit_later(c
     assert f"last changed by {holder}" in " ".join(eos.run(*reset, expect=3).stderr.split())
     said = list[str]()
     again = changed(cluster.lab.cluster(), RESET, Plan.from_dict(plan), report=said.append)
-    assert [one.written for one in again.connectors] == [0]
+    assert [one["written"] for one in again.to_dict()["connectors"]] == [0]
     assert said == [f"Nothing to do: {holder} has carried this plan out."]
     assert cluster.removals("twice") == 1
 
