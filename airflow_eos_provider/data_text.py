@@ -7,7 +7,7 @@ turn the direction of writing. What cannot be printed is shown by its code; in M
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 #: A value is cut after this many characters unless its place has room for more.
 VALUE_CHARACTERS = 200
@@ -37,6 +37,12 @@ def one_line(value: object, limit: int = VALUE_CHARACTERS) -> str:
 def counted(number: int, noun: str) -> str:
     """``1 record``, ``2,000 records``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def first_few(names: Iterable[str], limit: int = 3) -> str:
+    """``a, b, c and 4 more``."""
+    found = list(names)
+    return ", ".join(found[:limit]) + (f" and {len(found) - limit:,} more" if len(found) > limit else "")
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -18,7 +18,7 @@ from airflow_eos_provider.connect.mode_evidence import probe
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC, read_worker_files
-from airflow_eos_provider.data_text import sentence
+from airflow_eos_provider.data_text import first_few, sentence
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import require_topic_name
@@ -59,10 +59,9 @@ def unknown_connector(
 ) -> ConfigurationError:
     """The error for a connector that does not exist."""
     names = sorted(known)
-    more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
     return ConfigurationError(
         f"There is no connector {connector} in the group {group_id}.",
-        expected=f"one of {', '.join(names[:_SHOWN_NAMES]) or 'none at all'}{more}",
+        expected=f"one of {first_few(names, _SHOWN_NAMES) or 'none at all'}",
         remedy=remedy,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.data_text import counted, first_few
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, Reader
 from airflow_eos_provider.preflight.findings import MARKERS, READERS, TOPICS, ConnectorFinding
@@ -124,6 +124,4 @@ def _members(reader: Reader) -> str:
 
 
 def _some(names: tuple[str, ...]) -> str:
-    unique = tuple(dict.fromkeys(names))
-    more = f" and {len(unique) - _SHOWN} more" if len(unique) > _SHOWN else ""
-    return ", ".join(unique[:_SHOWN]) + more
+    return first_few(dict.fromkeys(names), _SHOWN)

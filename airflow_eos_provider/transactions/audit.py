@@ -5,7 +5,7 @@ All of it takes values and returns values; :mod:`~airflow_eos_provider.transacti
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from airflow_eos_provider.connect.cluster.other_kafka import OVERRIDES
 from airflow_eos_provider.connect.topics.config_topic import ClusterState
 from airflow_eos_provider.connect.transactional_ids import leader_id
-from airflow_eos_provider.data_text import LINE_CHARACTERS, counted, duration, one_line
+from airflow_eos_provider.data_text import LINE_CHARACTERS, counted, duration, first_few, one_line
 from airflow_eos_provider.finding import Audit, Finding, Verdict
 from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
@@ -143,7 +143,7 @@ def open_too_long(ids: Iterable[KnownId], now: float, limits: Limits) -> Iterato
             continue
         timeout = one.description.timeout_ms / 1000
         places = [f"{topic}-{number}" for topic, number in one.description.partitions]
-        where = _some(places)
+        where = first_few(places)
         is_overdue = one.is_overdue(now)
         overdue = "; its coordinator should have ended it" if is_overdue else ""
         yield _fails(
@@ -244,7 +244,7 @@ def _use_not_known(seen: Seen) -> Iterator[str]:
     if unknown:
         yield (
             f"for how long {counted(len(unknown), 'id')} of tasks {'is' if len(unknown) == 1 else 'are'} idle: no "
-            f"transaction since the task has taken it, and no record of it was read ({_some(unknown)})"
+            f"transaction since the task has taken it, and no record of it was read ({first_few(unknown)})"
         )
 
 
@@ -254,11 +254,7 @@ def _not_listed(group_id: str, seen: Seen) -> Iterator[str]:
     missing = sorted(seen.expected - known)
     if missing and leader_id(group_id) in known:
         yield (
-            f"{counted(len(missing), 'id')} of tasks that exist ({_some(missing)}): the brokers have forgotten an id "
-            "that they do not name, and its task fails at its next write (KAFKA-18019), unless the task has never "
+            f"{counted(len(missing), 'id')} of tasks that exist ({first_few(missing)}): the brokers have forgotten an "
+            "id that they do not name, and its task fails at its next write (KAFKA-18019), unless the task has never "
             "started or the group is not enabled; see 'eos status', and restart the task"
         )
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

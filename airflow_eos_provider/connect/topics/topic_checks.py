@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_eos_provider.connect.topics.internal_topics import BROKERS_DEFAULT, OWN_TOPIC, Role, WantedTopic
-from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
+from airflow_eos_provider.data_text import LINE_CHARACTERS, first_few, one_line
 from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.kafka.topics import needed_in_sync, settings_of_new
 
@@ -326,7 +326,7 @@ def _own_topics(look: TopicsLook) -> Iterator[TopicFinding]:
 
 def _foreign_writers(look: TopicsLook) -> Iterator[TopicFinding]:
     for topic, ids in look.foreign_ids.items():
-        named = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+        named = first_few(ids)
         yield _fails(
             topic,
             f"Others than the group {look.group_id} have written to {topic} in transactions lately: {named}.",

@@ -21,6 +21,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from airflow_eos_provider.data_text import first_few
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.acl_values import Operation
 from airflow_eos_provider.kafka.admin.acls import OPERATIONS
@@ -99,7 +100,7 @@ class Admin:
         :param hidden: called with a topic that the principal may not describe, which else is an error.
         """
         found = {}
-        what = "listing the topics" if names is None else f"describing topic {', '.join(names)}"
+        what = "listing the topics" if names is None else f"describing topic {first_few(names)}"
         for topic in self.run(what, self._ask, lambda: _metadata(names), seconds).topics:
             error = kafka.errors.for_code(topic.error_code)
             # Partitions without a leader are described all the same.
@@ -123,7 +124,7 @@ class Admin:
         None for a topic that is not there, as far as one may know; nothing for one that one may not see.
         """
         found: dict[str, frozenset[Operation] | None] = {}
-        what = f"describing topic {', '.join(names)}"
+        what = f"describing topic {first_few(names)}"
         if not names:
             return {}
         for topic in self.run(what, self._ask, lambda: _metadata(names, operations=True), seconds).topics:
@@ -140,7 +141,7 @@ class Admin:
 
     def topic_settings(self, names: Collection[str], seconds: float) -> dict[str, dict[str, str]]:
         """By topic its settings; topics that the broker does not know are absent. Needs DescribeConfigs."""
-        what = f"reading the settings of topic {', '.join(names)} (DescribeConfigs)"
+        what = f"reading the settings of topic {first_few(names)} (DescribeConfigs)"
         found = {}
         for topic in self.run(what, self._ask, lambda: _describe_configs(_TOPIC, names), seconds).results:
             if not topic.error_code:

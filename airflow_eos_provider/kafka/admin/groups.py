@@ -20,6 +20,7 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import CoordinatorType
 
+from airflow_eos_provider.data_text import first_few
 from airflow_eos_provider.kafka.acl_values import Operation
 from airflow_eos_provider.kafka.admin.client import Admin, Place
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
@@ -184,7 +185,8 @@ def describe_groups(
     def read(answer: Any) -> dict[str, Group | kafka.errors.KafkaError]:
         return {group.group_id: _group(group) for group in answer.groups}
 
-    return admin.run("describing groups", _ask, admin.wire, list(names), request, read, seconds)
+    asked = list(names)
+    return admin.run(f"describing group {first_few(asked)}", _ask, admin.wire, asked, request, read, seconds)
 
 
 def committed_offsets(

@@ -26,6 +26,7 @@ from kafka.protocol.admin.transactions import (
     ListTransactionsRequest,
 )
 
+from airflow_eos_provider.data_text import first_few
 from airflow_eos_provider.errors import (
     ConfigurationError,
     EosError,
@@ -458,9 +459,7 @@ def _parts(acls: Iterable[Acl]) -> list[list[Acl]]:
 
 def _some(transactional_ids: Sequence[str]) -> str:
     """The ids for an error, the first few by name."""
-    named = ", ".join(transactional_ids[:3])
-    more = f" and {len(transactional_ids) - 3} more" if len(transactional_ids) > 3 else ""
-    return f"transactional id{'s' * (len(transactional_ids) > 1)} {named}{more}"
+    return f"transactional id{'s' * (len(transactional_ids) > 1)} {first_few(transactional_ids)}"
 
 
 def _is_momentary(error: Exception) -> bool:

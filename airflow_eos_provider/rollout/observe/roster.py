@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from airflow_eos_provider.data_text import first_few
 from airflow_eos_provider.rollout.check import Check, failed
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.reported_states import (
@@ -112,5 +113,4 @@ def last_words(observation: Observation, worker: WorkerObservation) -> str:
 
 
 def _listed(found: list[Report], limit: int = 6) -> str:
-    shown = [f"{report} {report.state}" for report in found[:limit]]
-    return ", ".join(shown) + (f" and {len(found) - limit} more" if len(found) > limit else "")
+    return first_few((f"{report} {report.state}" for report in found), limit)
