@@ -203,7 +203,7 @@ def _show_transactions(observation: Observation) -> None:
 
 def _show_findings(found: tuple[Finding, ...]) -> None:
     if not found:
-        console.print("Nothing to worry about was found.", style="green")
+        console.print("No problem found.", style="green")
         return
     console.print("Findings", style="bold")
     for finding in found:

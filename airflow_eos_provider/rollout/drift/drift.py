@@ -109,7 +109,7 @@ class Drift(Audit):
             return f"Whether Connect group {self.group_id} has drifted cannot be determined now."
         if self.expected.under_way:
             return f"Rollout {self.expected.under_way} of Connect group {self.group_id} is running; no other drift."
-        return f"Connect group {self.group_id} is as expected by: {self.expected.source}."
+        return f"No drift: Connect group {self.group_id} is as expected ({self.expected.source})."
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
