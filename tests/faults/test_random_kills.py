@@ -21,7 +21,7 @@ _ATTEMPTS = 4
 
 _LINES, _SLICES = 12, 3
 
-#: ``EOS_RANDOM_KILLS=1000 pytest -n0 tests/faults/test_random_kills.py`` is the soak.
+#: ``EOS_RANDOM_KILLS=200 pytest -n0 tests/faults/test_random_kills.py`` is the soak.
 INTERVALS = int(os.environ.get("EOS_RANDOM_KILLS", "15"))
 
 
