@@ -336,8 +336,10 @@ def of_unit(unit: Unit, asked: str) -> Check:
     A worker's own limit for its tasks to stop (``task.shutdown.graceful.timeout.ms``) counts only within systemd's.
     """
     name = "unit"
+    if not unit.load_state:
+        return inconclusive(name, f"systemd does not report {asked}", f"try 'systemctl show {asked}' there")
     if not unit.is_loaded:
-        return failed(name, f"{asked} is {unit.load_state or 'unknown to systemd'}", "correct 'service'")
+        return failed(name, f"{asked} is {unit.load_state}", "correct 'service'")
     limit = "never" if unit.stop_seconds is None else f"{unit.stop_seconds:.0f} s after its stop began"
     said = [f"{unit.name} is {unit.state}", f"Restart={unit.restart_policy}", f"killed {limit}"]
     if unit.before_start:

@@ -198,7 +198,7 @@ class SystemdService(Service):
         unit = Unit.parse(shown, files_of(parts))
         problem = _problem(unit, self.unit, self.where, shown)
         if problem is not None:
-            return UnitFacts(problem=problem, clock_offset=processes.clock_offset)
+            return UnitFacts(problem=problem, clock_offset=processes.clock_offset, unit=unit)
         variables = unit.variables()
         remember({name: value for name, (value, _) in variables.items()})
         paths = (config, parts.get("config", b"").decode("utf-8", "surrogateescape").strip())

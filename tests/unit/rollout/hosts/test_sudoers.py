@@ -143,6 +143,7 @@ def test_what_sudo_does_not_allow_is_named_with_its_lines(grants: list[Grant]) -
         ({}, Verdict.PASS, "Restart=always, killed 90 s after its stop began"),
         ({"TimeoutStopUSec": "infinity"}, Verdict.PASS, "killed never"),
         ({"LoadState": "not-found"}, Verdict.FAIL, "x.service is not-found"),
+        ({"LoadState": ""}, Verdict.INCONCLUSIVE, "systemd does not report x.service"),
         ({"NeedDaemonReload": "yes"}, Verdict.FAIL, "files have changed since"),
     ],
 )
