@@ -226,7 +226,7 @@ class Admin:
     def offsets(
         self, places: Collection[Place], at: int, seconds: float, what: str, *, committed: bool = False
     ) -> dict[Place, int | kafka.errors.KafkaError]:
-        """Offsets of partitions, or the errors of their leaders; -1 for a time after the last record.
+        """Offsets of partitions in their order, or the errors of their leaders; -1 for a time after the last record.
 
         A leader that has just moved, or has not heard of the partition yet, is asked again in this time.
 
@@ -280,7 +280,7 @@ class Admin:
                 break
             await self.wire.pause(_LEADER_PAUSE_SECONDS)
             await self._refresh({topic for topic, _ in left}, deadline)
-        return found
+        return {place: found[place] for place in places}
 
     async def _offsets_once(
         self, places: Iterable[Place], at: int, committed: bool, deadline: float
