@@ -125,6 +125,9 @@ def test_kip_618s_example_is_shown_as_a_real_worker_reads_it(lab: Lab, eos: Any)
             """By subreddit the offset that the worker reads."""
             return {o.partition["topic"]: o.offset and o.offset["offset"] for o in rest.offsets(name)}
 
+        for url in lab.connect_urls:  # the command asks any of them
+            with ConnectRest(url, retry_seconds=180) as each:
+                _wait_for(lambda each=each: name in each.statuses())
         assert by_worker() == {"apachekafka": None, **KIP_OWN}
         listed = _listed(eos, name)
         shown = {s: listed[keys[s].decode()] for s in SUBREDDITS}
