@@ -52,7 +52,7 @@ class Attempts:
         self._kafka = kafka
 
     def results(self, rules: Collection[Rule]) -> dict[Rule, RightFinding]:
-        """What the brokers answer, by rule; those that cannot be tried are left out."""
+        """The brokers' answer to each rule. Rules that cannot be tried are left out."""
         by_resource = {
             resource: [rule for rule in rules if rule.resource is resource and _can_be_tried(rule)]
             for resource in Resource

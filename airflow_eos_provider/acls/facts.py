@@ -33,7 +33,7 @@ _CLIENT_ROLES = {"producer": Role.PRODUCER, "consumer": Role.CONSUMER, "admin": 
 
 @dataclass(frozen=True, slots=True)
 class Principals:
-    """Who the parts of the cluster are, where it is said and not read from files and configurations."""
+    """The principals that the caller names. All others are read from files and configurations."""
 
     worker: str | None = None
     producer: str | None = None

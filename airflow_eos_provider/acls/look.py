@@ -88,7 +88,7 @@ def sources(
 
 
 def existing(kafka: Session, topics: Collection[str]) -> frozenset[str]:
-    """Those of these topics that are there, and those of which we may not know it."""
+    """The topics that exist, and the topics that this principal may not describe."""
     with kafka.admin() as admin:
         allowed = admin.allowed(topics, _CALL_SECONDS)
     return frozenset(topic for topic, there in allowed.items() if there is not None)

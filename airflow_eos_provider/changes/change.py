@@ -203,7 +203,7 @@ class Done:
 
     @classmethod
     def of_connectors(cls, reports: Sequence[Report]) -> Done:
-        """The report of several connectors; its problem has those of all."""
+        """The report of several connectors. Its problem combines theirs."""
         problems = [each.problem for each in reports if each.problem]
         problem = problems[0] if problems else None
         if len(problems) > 1:

@@ -1,4 +1,4 @@
-"""Commands that look: what was found is printed as text, or as a script wants it."""
+"""Commands that change nothing print what they find, as text or for scripts."""
 
 from __future__ import annotations
 

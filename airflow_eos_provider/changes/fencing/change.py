@@ -84,7 +84,7 @@ class Fencing(Change[FencingRequest]):
         return Done.of_connectors([round_.report() for round_ in rounds])
 
     def look(self, session: ConnectSession, request: FencingRequest) -> Look:
-        """The rounds that are due, and what is held open."""
+        """The rounds that are due, and the transactions that are open."""
         from airflow_eos_provider.journal.journal import read_journal
 
         seen, decision = self._decide(session, request)

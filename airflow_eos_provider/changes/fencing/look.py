@@ -59,10 +59,10 @@ class ConnectorLook:
 class FenceLook:
     """The source connectors of a group."""
 
-    at: float  #: when the look was complete, seconds since the epoch
+    at: float  #: when everything had been read, seconds since the epoch
     group_id: str
     kafka_cluster_id: str
-    #: By worker that answers, whether it runs exactly-once source tasks; None if that is not known.
+    #: By worker that answers: does it run exactly-once source tasks? None if unknown.
     enabled: Mapping[str, bool | None]
     connectors: tuple[ConnectorLook, ...]
 

@@ -79,7 +79,7 @@ class Admin:
         self.wire.close()
 
     def run(self, what: str, act: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """What a coroutine gives, which bounds its own time; errors in this package's words."""
+        """Run a coroutine that limits its own time, and raise its errors as this package's."""
         try:
             return self.wire.run(act, *arguments)
         except (kafka.errors.KafkaError, OSError, RuntimeError) as error:
@@ -121,7 +121,7 @@ class Admin:
     def allowed(self, names: Collection[str], seconds: float) -> dict[str, frozenset[Operation] | None]:
         """By topic what the principal may do with it (KIP-430).
 
-        None for a topic that is not there, as far as one may know; nothing for one that one may not see.
+        None for a topic that does not exist, as far as the principal may know; empty for one that it may not see.
         """
         found: dict[str, frozenset[Operation] | None] = {}
         what = f"describing topic {first_few(names)}"

@@ -34,7 +34,7 @@ _SECONDS = 15.0
 #: Between two questions to a coordinator that loads, seconds.
 _PAUSE_SECONDS = 0.2
 
-#: The state of a group that there is not.
+#: The state of a group that does not exist.
 _NO_GROUP = "Dead"
 
 
@@ -96,7 +96,7 @@ class GroupSeen:
 
 
 class Committed(NamedTuple):
-    """The positions of a consumer group by partition, and the errors of those that its coordinator keeps back."""
+    """A consumer group's offsets by partition, and the errors of partitions that its coordinator refuses."""
 
     offsets: Mapping[Place, int]
     refused: Mapping[Place, kafka.errors.KafkaError]
@@ -105,7 +105,7 @@ class Committed(NamedTuple):
 def groups_seen(
     admin: Admin, places: Iterable[Place] | None = None, most: int | None = None
 ) -> tuple[list[GroupSeen], list[str]]:
-    """The consumer groups with their positions and members, and what keeps them from being all.
+    """The consumer groups with their positions and members, and the reasons why some may be missing.
 
     :param places: the partitions to ask for; None for all in which a group has committed any.
     :param most: so many groups are asked; None for all.
@@ -150,7 +150,7 @@ def list_groups(admin: Admin, seconds: float = _SECONDS) -> ListedGroups:
 
 
 def consumer_groups(admin: Admin) -> tuple[list[str], list[str]]:
-    """Names of the groups that have consumers or only offsets, and what keeps them from being all."""
+    """The groups with consumers or only offsets, and the reasons why some may be missing."""
     hidden = hidden_groups(admin)
     listed = list_groups(admin)
     unknown = [*([hidden] if hidden else []), *(f"groups of a broker: {error}" for error in listed.errors)]

@@ -313,15 +313,15 @@ class TransactionsClient:
         )
 
     def may_describe(self, transactional_ids: Collection[str]) -> frozenset[str]:
-        """Those of these ids that this principal may describe, whether the brokers know them or not."""
+        """The ids that this principal may describe, whether the brokers know them or not."""
         return self._run(lambda admin: may_describe(admin, transactional_ids), "trying to describe transactions")
 
     def may_write(self, transactional_ids: Collection[str]) -> frozenset[str]:
-        """Those of these ids that this principal may write with. It is tried without an effect on whoever has one."""
+        """The ids that this principal may write with. The attempt does not affect their owners."""
         return self._run(lambda admin: may_write(admin, transactional_ids), "trying to write with transactional ids")
 
     def may_join(self, groups: Collection[str]) -> frozenset[str]:
-        """Those of these groups that this principal may join. It is tried without an effect on their members."""
+        """The groups that this principal may join. The attempt does not affect their members."""
         return self._run(lambda admin: may_join(admin, groups), "trying to join groups")
 
     def broker_version(self) -> tuple[int, int]:

@@ -25,10 +25,10 @@ def write_plainly(
     once: bool = True,
     needs: Mapping[Resource, tuple[str, Sequence[Operation]]] = {},
 ) -> int:
-    """Write records one by one: those before one that is refused are written.
+    """Write records one by one. If one is refused, the records before it stay written.
 
-    :param once: a retry must not append one twice. That costs half a second: librdkafka asks for its producer id before
-        it is connected, and then once more after that time.
+    :param once: a retry must not append a record twice. It costs half a second: librdkafka asks for its producer id
+        before it is connected, and asks again after that time.
     :returns: the broker's time of the last that was appended, milliseconds since the epoch.
     """
     failures: list[KafkaError] = []
