@@ -10,6 +10,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import typer
 
@@ -65,3 +66,39 @@ def _source_connectors(cluster: ConnectCluster) -> Iterator[Candidate]:
 def complete_worker(ctx: typer.Context, incomplete: str) -> list[Candidate]:
     """Names of workers, as the cluster file has them; nobody is asked."""
     return candidates(ctx, incomplete, lambda cluster: [(worker.worker_id, "") for worker in cluster.workers])
+
+
+def complete_pipeline(ctx: typer.Context, incomplete: str) -> list[Candidate]:
+    """Pipelines of the group."""
+    from airflow_eos_provider.interval import verify
+
+    return candidates(
+        ctx, incomplete, lambda cluster: ((name, "") for name in verify.pipelines(cluster.kafka, _group(ctx)))
+    )
+
+
+def complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
+    """Runs with their states; of the pipeline alone that the word or ``--pipeline`` names."""
+    from airflow_eos_provider.interval import verify
+    from airflow_eos_provider.interval.pipeline import Pipeline
+
+    def look(cluster: ConnectCluster) -> Iterator[Candidate]:
+        group, only = _group(ctx), ctx.params.get("pipeline")
+        names = [only] if only else verify.pipelines(cluster.kafka, group)
+        begun = [
+            name for name in names if only or f"{name}@".startswith(incomplete) or incomplete.startswith(f"{name}@")
+        ]
+        for statuses in verify.all_statuses(
+            [Pipeline(name=name, group_id=group, kafka=cluster.kafka) for name in begun]
+        ):
+            for found in statuses:
+                run = found.run.interval_name if only else found.run.name
+                yield run, "complete" if found.complete else "running"
+
+    return candidates(ctx, incomplete, look)
+
+
+def _group(ctx: typer.Context) -> str:
+    from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID
+
+    return ctx.params.get("group") or DEFAULT_GROUP_ID

@@ -13,19 +13,12 @@ import typer
 from airflow_eos_provider.acls.tool_rules import VERBS
 from airflow_eos_provider.changes.change import Option, kind_of, options
 from airflow_eos_provider.cli.common import ClusterOption, JsonOption
-from airflow_eos_provider.cli.completion import Candidate, complete_connector
+from airflow_eos_provider.cli.completion import complete_connector, complete_run
 from airflow_eos_provider.output import OutputOption
-
-
-def _complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
-    from airflow_eos_provider.cli.exactly_once.intervals import complete_run
-
-    return complete_run(ctx, incomplete)
-
 
 _COMPLETIONS: dict[str, Callable[..., Any]] = {
     "connector": complete_connector,
-    "run": _complete_run,
+    "run": complete_run,
     "verb": lambda: list(VERBS),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +13,9 @@ from rich.text import Text
 from airflow_eos_provider.changes.intervals.change import ABANDON
 from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.common import console, load_kafka, print_over, print_share_read, table
-from airflow_eos_provider.cli.completion import Candidate, candidates
+from airflow_eos_provider.cli.completion import complete_pipeline, complete_run
 from airflow_eos_provider.cli.exactly_once.intervals_doctor import doctor
 from airflow_eos_provider.cli.look import Found, add_look
-from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP, Interval, Run
 from airflow_eos_provider.interval.messages import in_words
@@ -49,35 +48,10 @@ add_look(
 )(doctor)
 
 
-def _complete_pipeline(ctx: typer.Context, incomplete: str) -> list[Candidate]:
-    """Pipelines of the group."""
-    return candidates(ctx, incomplete, lambda cluster: ((name, "") for name in pipelines(cluster.kafka, _group(ctx))))
-
-
-def complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
-    """Runs with their states; of the pipeline alone that the word or ``--pipeline`` names."""
-
-    def look(cluster: ConnectCluster) -> Iterator[Candidate]:
-        group, only = _group(ctx), ctx.params.get("pipeline")
-        names = [only] if only else pipelines(cluster.kafka, group)
-        begun = [
-            name for name in names if only or f"{name}@".startswith(incomplete) or incomplete.startswith(f"{name}@")
-        ]
-        for found in _runs(cluster.kafka, group, begun):
-            run = found.run.interval_name if only else found.run.name
-            yield run, "complete" if found.complete else "running"
-
-    return candidates(ctx, incomplete, look)
-
-
 def _runs(kafka: KafkaSettings, group: str, names: Iterable[str], *progress: Progress) -> list[RunStatus]:
     """Every run of these pipelines."""
     named = [Pipeline(name=name, group_id=group, kafka=kafka) for name in names]
     return list(chain.from_iterable(all_statuses(named, *progress)))
-
-
-def _group(ctx: typer.Context) -> str:
-    return ctx.params.get("group") or DEFAULT_GROUP_ID
 
 
 GroupOption = Annotated[
@@ -93,7 +67,7 @@ GroupOption = Annotated[
 PipelineOption = Annotated[
     str | None,
     typer.Option(
-        "--pipeline", "-p", metavar="PIPELINE", autocompletion=_complete_pipeline, help="Name of the pipeline."
+        "--pipeline", "-p", metavar="PIPELINE", autocompletion=complete_pipeline, help="Name of the pipeline."
     ),
 ]
 RunArgument = Annotated[

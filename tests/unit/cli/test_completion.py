@@ -20,9 +20,9 @@ import pytest
 from airflow_eos_provider.cli import completion
 from airflow_eos_provider.cli.app import COMMANDS, load
 from airflow_eos_provider.cli.completion import Candidate, candidates, complete_connector
-from airflow_eos_provider.cli.exactly_once import intervals
 from airflow_eos_provider.cli.rollout import rollouts
 from airflow_eos_provider.errors import UnreachableError
+from airflow_eos_provider.interval import verify
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.verify import RunStatus
 
@@ -111,23 +111,21 @@ def test_runs_come_with_their_states_and_only_pipelines_that_can_be_meant_are_re
         again = Run.parse(f"{pipeline.name}@{day}#2")
         return [RunStatus(Run.parse(f"{pipeline.name}@{day}"), True, 1), RunStatus(again, False, 1)]
 
-    monkeypatch.setattr(
-        intervals, "pipelines", lambda _, group: ["orders", "ordinary", "stock"] if group == "etl" else []
-    )
-    monkeypatch.setattr(intervals, "all_statuses", lambda named: map(statuses, named))
-    assert intervals.complete_run(nowhere, "") == []  # in the usual group
+    monkeypatch.setattr(verify, "pipelines", lambda _, group: ["orders", "ordinary", "stock"] if group == "etl" else [])
+    monkeypatch.setattr(verify, "all_statuses", lambda named: map(statuses, named))
+    assert completion.complete_run(nowhere, "") == []  # in the usual group
 
     nowhere.params["group"] = "etl"
-    assert [name for name, _ in intervals._complete_pipeline(nowhere, "ord")] == ["orders", "ordinary"]
-    assert intervals.complete_run(nowhere, "orde") == [
+    assert [name for name, _ in completion.complete_pipeline(nowhere, "ord")] == ["orders", "ordinary"]
+    assert completion.complete_run(nowhere, "orde") == [
         (f"orders@{day}", "complete"),
         (f"orders@{day}#2", "running"),
     ]
-    assert [name for name, _ in intervals.complete_run(nowhere, "stock@2026")] == [f"stock@{day}", f"stock@{day}#2"]
+    assert [name for name, _ in completion.complete_run(nowhere, "stock@2026")] == [f"stock@{day}", f"stock@{day}#2"]
     assert read == ["orders", "stock"]
 
     nowhere.params["pipeline"] = "stock"
-    assert [name for name, _ in intervals.complete_run(nowhere, "2026")] == [day, f"{day}#2"]
+    assert [name for name, _ in completion.complete_run(nowhere, "2026")] == [day, f"{day}#2"]
 
 
 def test_ids_of_rollouts_come_with_their_states(nowhere: Any, monkeypatch: pytest.MonkeyPatch) -> None:
