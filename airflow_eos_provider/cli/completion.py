@@ -88,12 +88,10 @@ def complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
         begun = [
             name for name in names if only or f"{name}@".startswith(incomplete) or incomplete.startswith(f"{name}@")
         ]
-        for statuses in verify.all_statuses(
-            [Pipeline(name=name, group_id=group, kafka=cluster.kafka) for name in begun]
-        ):
-            for found in statuses:
-                run = found.run.interval_name if only else found.run.name
-                yield run, "complete" if found.complete else "running"
+        runs = verify.all_statuses([Pipeline(name=name, group_id=group, kafka=cluster.kafka) for name in begun])
+        for found in chain.from_iterable(runs):
+            run = found.run.interval_name if only else found.run.name
+            yield run, "complete" if found.complete else "running"
 
     return candidates(ctx, incomplete, look)
 
