@@ -19,9 +19,12 @@ from airflow_eos_provider.connect.topics.config_topic import (
     TaskCountRecord,
     TaskSet,
 )
+from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.journal.journal import Step, StepStatus
 from airflow_eos_provider.rollout.act.decision import expectation
-from airflow_eos_provider.rollout.gate.expectation import Baseline
+from airflow_eos_provider.rollout.check import Check
+from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation
+from airflow_eos_provider.rollout.gate.gate import evaluate
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Edit, HostFacts, StartToken
 from airflow_eos_provider.rollout.hosts.launch import how_to_start, launch_of
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
@@ -30,6 +33,8 @@ from airflow_eos_provider.rollout.plan.plan import Plan, make_plan
 
 GROUP = "lab"
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
+FOREIGN = "w9:8083"  # a worker that no cluster description has
+DISABLED, PREPARING, ENABLED = Mode.DISABLED, Mode.PREPARING, Mode.ENABLED
 
 #: The moment of every observation unless a test says otherwise, and when the processes of a fresh cluster started.
 NOW = 1_000_000.0
@@ -174,6 +179,17 @@ class Cluster:
         self.workers[worker_id] = replace(worker, facts=replace(worker.facts, **changes))
         return self
 
+    def says(self, name: str, value: str | None, *worker_ids: str) -> Cluster:
+        """The files of these workers, or of all, say something else of this property; None takes it away."""
+        for worker_id in worker_ids or self.workers:
+            properties = {**self.workers[worker_id].facts.properties, name: value}
+            self.facts(worker_id, properties={key: each for key, each in properties.items() if each is not None})
+        return self
+
+    def silent(self, worker_id: str, problem: str = "no answer", remedy: str | None = None) -> Cluster:
+        """Its REST API does not answer."""
+        return self.worker(worker_id, root=None, health=None, rest_problem=problem, rest_remedy=remedy)
+
     def worker(self, worker_id: str, **changes: Any) -> Cluster:
         self.workers[worker_id] = replace(self.workers[worker_id], **changes)
         return self
@@ -247,6 +263,11 @@ class Cluster:
         for connectors, tasks in self.placed.values():
             connectors.discard(name)
             tasks -= {task for task in tasks if task[0] == name}
+        return self
+
+    def log(self, **changes: Any) -> Cluster:
+        """The topics that the group writes show something else."""
+        self.logs = replace(self.logs, **changes)
         return self
 
     def see(self, **values: Any) -> Cluster:
@@ -349,6 +370,14 @@ class Cluster:
         return next(w for w, (_, tasks) in self.placed.items() if task in tasks)
 
 
+def other_group(*connectors: str, config_offset: int = MEMBERS_AT) -> WorkerGroup:
+    """Another Connect group of the Kafka cluster, with the foreign worker."""
+    url = f"http://{FOREIGN}/"
+    assignment = Assignment(0, "m", url, config_offset, frozenset(connectors), frozenset())
+    member = Member("m", "connect", "/127.0.0.1", url, FOREIGN, config_offset, assignment=assignment)
+    return WorkerGroup("other", "Stable", "sessioned", members=(member,))
+
+
 @pytest.fixture
 def cluster() -> Cluster:
     """A healthy cluster in ``disabled``."""
@@ -377,8 +406,15 @@ class Gate:
             W2: Step(W2, StepStatus.RESTARTED, NOW - 20.0, restarted_after=self.RESTARTED_AFTER, replaces=token(W2)),
         }
 
-    def expected(self) -> Any:
+    def expected(self) -> Expectation:
         return expectation(self.plan, self.steps, self.cluster.observe(), self.baseline, W2)
+
+    def answers(self) -> dict[str, Check]:
+        """What each condition says now."""
+        return {check.subject: check for check in evaluate(self.expected(), self.cluster.observe())}
+
+    def not_passed(self) -> dict[str, Verdict]:
+        return {name: check.verdict for name, check in self.answers().items() if not check.passed}
 
 
 @pytest.fixture

@@ -29,9 +29,7 @@ from airflow_eos_provider.rollout.drift.drift import (
 )
 from airflow_eos_provider.rollout.history import Rollout, whole_history
 from airflow_eos_provider.rollout.hosts.host import Edit
-
-W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
-NOW = 1_000_000.0
+from tests.unit.rollout.conftest import NOW, W1, W2, W3
 
 
 def rollout(plan: Any, state: RolloutState = RolloutState.DONE, *, held: bool = False, at: float = NOW) -> Rollout:
@@ -109,11 +107,24 @@ def test_a_worker_that_is_surely_not_enabled_has_drifted_though_its_mode_is_not_
     assert "runs disabled or preparing" in drift.findings[0].found
 
 
-def test_a_mode_that_may_be_right_is_a_doubt_and_not_a_pass(enabled: Any, expected: Expected) -> None:
-    drift = find_drift(enabled.prove(W2, ModeVerdict.UNKNOWN).observe(), expected)
-    assert drift.verdict is Verdict.INCONCLUSIVE
-    assert drift.keys == ("doubt",)
-    assert f"the mode of {W2}" in drift.describe()
+@pytest.mark.parametrize(
+    ("change", "doubt"),
+    [
+        (lambda c: c.prove(W2, ModeVerdict.UNKNOWN), f"the mode of {W2}"),  # it may be right
+        (lambda c: c.start(W3, at=NOW - 5).leave(W3), f"{W3} in its group: it started a moment ago"),
+        (lambda c: c.facts(W1, digest=None, problem="There is no file."), "There is no file."),
+        (lambda c: c.rebalancing(), "which is in state PreparingRebalance"),
+        (lambda c: setattr(c, "group_problem", "the broker is away"), "the broker is away"),
+        (lambda c: c.says("config.storage.topic", "${file:a:b}", W2), "config_topic: NAME"),
+    ],
+)
+def test_what_cannot_be_seen_is_a_doubt_and_not_a_pass(
+    enabled: Any, expected: Expected, change: Any, doubt: str
+) -> None:
+    change(enabled)
+    drift = find_drift(enabled.observe(), expected)
+    assert (drift.verdict, drift.keys) == (Verdict.INCONCLUSIVE, ("doubt",))
+    assert doubt in drift.describe()
 
 
 def test_a_worker_under_two_names_is_one_finding_and_none_is_missing(enabled: Any, expected: Expected) -> None:
@@ -152,15 +163,10 @@ def test_a_killed_worker_is_missing_before_its_group_has_noticed(enabled: Any, e
     assert only(find_drift(observation, expected)).kind is DriftKind.MISSING_WORKER
 
 
-def test_a_worker_out_of_the_group_is_missing_but_one_that_just_starts_is_a_doubt(
-    enabled: Any, expected: Expected
-) -> None:
-    enabled.leave(W3)
-    assert "is not a member" in only(find_drift(enabled.observe(), expected)).found
+def test_a_worker_out_of_the_group_is_missing(enabled: Any, expected: Expected) -> None:
+    assert "is not a member" in only(find_drift(enabled.leave(W3).observe(), expected)).found
     enabled.facts(W3, edit=Edit(""))
     assert "bootstrap.servers in the file; " in only(find_drift(enabled.observe(), expected)).remedy
-    enabled.start(W3, at=NOW - 5).leave(W3)
-    assert find_drift(enabled.observe(), expected).verdict is Verdict.INCONCLUSIVE
 
 
 def test_a_file_that_is_not_as_the_rollout_left_it_tells_how_the_worker_would_join(
@@ -200,30 +206,11 @@ def test_a_file_put_back_after_the_start_leaves_a_worker_to_be_restarted(enabled
     assert "may still run with the former content" in found.remedy
 
 
-def test_a_file_that_cannot_be_read_is_a_doubt(enabled: Any, expected: Expected) -> None:
-    drift = find_drift(enabled.facts(W1, digest=None, problem="There is no file.").observe(), expected)
-    assert drift.verdict is Verdict.INCONCLUSIVE
-    assert "There is no file." in drift.describe()
-
-
-def test_a_group_that_cannot_be_read_or_rebalances_is_a_doubt(enabled: Any, expected: Expected) -> None:
-    assert find_drift(enabled.rebalancing().observe(), expected).verdict is Verdict.INCONCLUSIVE
-    enabled.group_problem = "the broker is away"
-    drift = find_drift(enabled.observe(), expected)
-    assert drift.verdict is Verdict.INCONCLUSIVE
-    assert "the broker is away" in drift.describe()
-
-
-def test_another_internal_topic_is_drift_and_one_that_is_not_known_a_doubt(enabled: Any, expected: Expected) -> None:
-    known = enabled.workers[W2].facts.properties
-    enabled.facts(W2, properties={**known, "config.storage.topic": "${file:a:b}"})
-    drift = find_drift(enabled.observe(), expected)
-    assert drift.verdict is Verdict.INCONCLUSIVE
-    assert "config_topic: NAME" in drift.describe()
-    enabled.facts(W2, properties={**known, "config.storage.topic": "other"})
-    (finding,) = find_drift(enabled.observe(), expected).findings
-    assert (finding.kind, finding.subject) == (DriftKind.INTERNAL_TOPICS, "config.storage.topic")
-    assert "w2:8083: other" in finding.found
+def test_another_internal_topic_is_drift(enabled: Any, expected: Expected) -> None:
+    enabled.says("config.storage.topic", "other", W2)
+    found = only(find_drift(enabled.observe(), expected))
+    assert (found.kind, found.subject) == (DriftKind.INTERNAL_TOPICS, "config.storage.topic")
+    assert "w2:8083: other" in found.found
 
 
 def test_what_a_rollout_under_way_does_is_no_drift(cluster_in: Any) -> None:
@@ -235,17 +222,18 @@ def test_what_a_rollout_under_way_does_is_no_drift(cluster_in: Any) -> None:
     assert "is running; no other drift" in drift.describe()
 
 
-@pytest.mark.parametrize("kind", ["unknown member", "mode", "file"])
-def test_what_no_rollout_does_is_found_while_one_is_under_way(cluster_in: Any, kind: str) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c.join("x:8083"),
+        lambda c: c.prove(W3, ModeVerdict.DISABLED),
+        lambda c: c.edit_file(W3, Mode.DISABLED),
+    ],
+)
+def test_what_no_rollout_does_is_found_while_one_is_under_way(cluster_in: Any, change: Any) -> None:
     cluster = cluster_in(Mode.PREPARING)
     expected = Expected.after(rollout(cluster.plan(Mode.ENABLED), RolloutState.RUNNING, held=True))
-    if kind == "unknown member":
-        cluster.join("x:8083")
-    elif kind == "mode":
-        cluster.prove(W3, ModeVerdict.DISABLED)
-    else:
-        cluster.edit_file(W3, Mode.DISABLED)
-    only(find_drift(cluster.observe(), expected))
+    only(find_drift(change(cluster).observe(), expected))
 
 
 @pytest.mark.parametrize("state", [RolloutState.RUNNING, RolloutState.FAILED, RolloutState.PAUSED])

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
-from airflow_eos_provider.connect.group import Assignment, Member, WorkerGroup
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import Declared, ModeVerdict, Observed, Running, judge
 from airflow_eos_provider.connect.topics.config_topic import TaskSet
@@ -19,18 +18,9 @@ from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import Obstacle
 from airflow_eos_provider.rollout.observe.reported_states import unsettled
 from airflow_eos_provider.rollout.observe.topic_progress import LogView
+from tests.unit.rollout.conftest import FOREIGN, NOW, W1, W2, W3, other_group
 
-W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
-NOW = 1_000_000.0
-FOREIGN = "w9:8083"
 SUSPENDED = Obstacle("answer", "its process 7 is suspended (SIGSTOP)", "continue it: kill -CONT 7")
-
-
-def other_group(connectors: frozenset[str] = frozenset(), config_offset: int = 7) -> WorkerGroup:
-    """Another Connect group of the same Kafka cluster, with the foreign worker."""
-    assignment = Assignment(0, "m", f"http://{FOREIGN}/", config_offset, connectors, frozenset())
-    member = Member("m", "connect", "/127.0.0.1", f"http://{FOREIGN}/", FOREIGN, config_offset, assignment=assignment)
-    return WorkerGroup("other", "Stable", "sessioned", members=(member,))
 
 
 def found_in(cluster: Any) -> list[str]:
@@ -54,11 +44,6 @@ def taskless(cluster: Any, *, seconds: float = 300.0, **config: Any) -> Any:
     return cluster.status("file", tasks=()).connector("file", changed_at_ms=int((NOW - seconds) * 1000), **config)
 
 
-def without_status(cluster: Any) -> Any:
-    del cluster.statuses["file"]
-    return cluster
-
-
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
@@ -73,12 +58,12 @@ def without_status(cluster: Any) -> Any:
             "reported before it stopped answering: task mirror-1 RUNNING, connector sink RUNNING, task sink-0 RUNNING",
         ),
         (
-            lambda c: c.worker(W3, rest_problem="no answer", root=None, health=None),
+            lambda c: c.silent(W3),
             "w3:8083: no answer; last reported before it stopped answering: connector mirror RUNNING, "
             "task mirror-2 RUNNING",
         ),
         (
-            lambda c: c.facts(W3, obstacles=(SUSPENDED,)).worker(W3, rest_problem="no answer", root=None, health=None),
+            lambda c: c.facts(W3, obstacles=(SUSPENDED,)).silent(W3),
             "w3:8083: its process 7 is suspended (SIGSTOP), no answer; last reported",
         ),
         (
@@ -94,15 +79,15 @@ def without_status(cluster: Any) -> Any:
             "the file /etc/connect/w2.properties of w2:8083 is dated before the worker's start, but was replaced",
         ),
         (
-            lambda c: c.facts(W2, properties={**c.workers[W2].facts.properties, "config.storage.topic": "x"}),
+            lambda c: c.says("config.storage.topic", "x", W2),
             "the workers differ in config.storage.topic: w1:8083: connect-configs, w2:8083: x",
         ),
         (
-            lambda c: c.facts(W2, properties={**c.workers[W2].facts.properties, "group.id": "typo"}),
+            lambda c: c.says("group.id", "typo", W2),
             "the workers' files name another group than lab: w2:8083: typo",
         ),
         (
-            lambda c: c.facts(W2, properties={**c.workers[W2].facts.properties, "config.storage.topic": "${file:a:b}"}),
+            lambda c: c.says("config.storage.topic", "${file:a:b}", W2),
             "a config provider supplies config.storage.topic (${file:a:b} in the configuration of w2:8083)",
         ),
         (lambda c: c.see(took_seconds=12.0), "this observation took 12 s: its parts are from different moments"),
@@ -115,7 +100,7 @@ def without_status(cluster: Any) -> Any:
             "two Connect groups use the same internal topics: w9:8083, a member of group other, reports task file-0",
         ),
         (
-            lambda c: c.see(neighbours=(other_group(frozenset({"file"}), config_offset=40),)),
+            lambda c: c.see(neighbours=(other_group("file"),)),
             "group other runs connectors of the same names at the same config offset: file",
         ),
         (
@@ -135,6 +120,7 @@ def without_status(cluster: Any) -> Any:
         (lambda c: c.assign(W2, delay_ms=293_987), "a rebalance delay runs (294 s at the last rebalance)"),
         (lambda c: c.task("mirror", 1, state="FAILED"), "connector mirror has FAILED task 1: unknown (no trace)"),
         (lambda c: c.status("sink", state="FAILED"), "connector sink has FAILED"),
+        (lambda c: setattr(c, "group_problem", "no broker answers"), "no broker answers"),  # and nobody is missing
         (lambda c: c.see(config=None, config_problem="held back"), "held back"),
         (lambda c: c.see(statuses=None, statuses_problem="no REST"), "no REST"),
         (lambda c: c.see(logs=None, logs_problem="no leader"), "no leader"),
@@ -154,7 +140,7 @@ def without_status(cluster: Any) -> Any:
         ),
         (lambda c: taskless(c), "connector file is RUNNING and has no task: 1 task should have started since"),
         (
-            lambda c: without_status(c.connector("file", changed_at_ms=int((NOW - 300) * 1000))),
+            lambda c: c.connector("file", changed_at_ms=int((NOW - 300) * 1000)).statuses.pop("file"),
             "connector file has reported no state since it was last changed, 5.0 min ago",
         ),
         (lambda c: c.see(transactions=None, transactions_problem="not authorised"), "not authorised"),
@@ -171,11 +157,6 @@ def test_one_thing_that_is_not_as_it_should_be_is_told_once(cluster: Any, broken
     assert found[0].startswith(words)
 
 
-def test_an_unreadable_group_is_told_and_nobody_is_called_missing(cluster: Any) -> None:
-    cluster.group_problem = "no broker answers"
-    assert found_in(cluster) == ["no broker answers"]
-
-
 @pytest.mark.parametrize(
     "fine",
     [
@@ -184,7 +165,7 @@ def test_an_unreadable_group_is_told_and_nobody_is_called_missing(cluster: Any) 
         lambda c: c.see(transactions=(transaction("Empty", 90.0),)),
         lambda c: c.see(transactions=(transaction("CompleteCommit", 90.0),)),
         lambda c: c.see(transactions=(transaction("Ongoing", 90.0)._replace(started_at_ms=None),)),  # begins now
-        lambda c: c.see(neighbours=(other_group(frozenset({"file"}), config_offset=41),)),  # the same names by chance
+        lambda c: c.see(neighbours=(other_group("file", config_offset=41),)),  # the same names by chance
         lambda c: c.connector("file", target_state="PAUSED").status("file", state="UNASSIGNED"),
         # no task for a moment, or while it shall not run
         lambda c: taskless(c, seconds=60.0),
@@ -194,13 +175,6 @@ def test_an_unreadable_group_is_told_and_nobody_is_called_missing(cluster: Any) 
 )
 def test_what_is_in_order_is_not_told(cluster: Any, fine: Any) -> None:
     assert found_in(fine(cluster)) == []
-
-
-def reads(cluster: Any, isolation: str, *worker_ids: str) -> Any:
-    for worker_id in worker_ids:
-        properties = {**cluster.workers[worker_id].facts.properties, "isolation.level": isolation}
-        cluster.facts(worker_id, properties=properties)
-    return cluster
 
 
 @pytest.mark.parametrize(
@@ -213,12 +187,12 @@ def reads(cluster: Any, isolation: str, *worker_ids: str) -> Any:
         ),
         (
             Mode.PREPARING,
-            lambda c: reads(c.roll(W2, Mode.ENABLED, at=NOW - 60.0), "read_committed", W1, W3),
+            lambda c: c.roll(W2, Mode.ENABLED, at=NOW - 60.0).says("isolation.level", "read_committed", W1, W3),
             "the workers run in different modes: enabled, preparing",
         ),
         (
             Mode.PREPARING,  # by hand
-            lambda c: reads(c, "read_uncommitted", W2),
+            lambda c: c.says("isolation.level", "read_uncommitted", W2),
             "w2:8083 would read source offsets uncommitted as soon as one worker is enabled",
         ),
         (
@@ -243,18 +217,17 @@ def test_disabled_beside_enabled_is_told_for_what_it_is(cluster: Any) -> None:
     assert reading.startswith("some workers are enabled, but w1:8083, w3:8083 would read source offsets uncommitted")
 
 
-def test_a_pending_fencing_round_is_told_where_one_is_due(cluster_in: Any) -> None:
-    for mode, due in ((Mode.PREPARING, False), (Mode.ENABLED, True)):
-        pending = cluster_in(mode).connector("mirror", pending_fencing=True).connector("sink", pending_fencing=True)
-        found = found_in(pending)
-        assert found == (["a fencing round for mirror is pending"] if due else [])
-
-
-def test_a_pending_fencing_round_is_told_as_soon_as_one_worker_is_enabled(cluster_in: Any) -> None:
-    found = found_in(
-        cluster_in(Mode.PREPARING).roll(W2, Mode.ENABLED, at=NOW - 60.0).connector("mirror", pending_fencing=True)
-    )
-    assert found[1:] == ["a fencing round for mirror is pending"]
+@pytest.mark.parametrize(
+    ("mode", "enabled", "due"),
+    [(Mode.PREPARING, (), False), (Mode.ENABLED, (), True), (Mode.PREPARING, (W2,), True)],
+)
+def test_a_pending_fencing_round_is_told_once_a_worker_is_enabled(
+    cluster_in: Any, mode: Mode, enabled: tuple[str, ...], due: bool
+) -> None:
+    cluster = cluster_in(mode).connector("mirror", pending_fencing=True).connector("sink", pending_fencing=True)
+    for worker_id in enabled:
+        cluster.roll(worker_id, Mode.ENABLED, at=NOW - 60.0)
+    assert [each for each in found_in(cluster) if "fencing" in each] == ["a fencing round for mirror is pending"] * due
 
 
 def remedies(cluster: Any) -> list[str]:
@@ -285,7 +258,7 @@ def test_reports_of_a_foreign_group_end_with_the_request_that_mends_them(cluster
 
 
 def test_a_worker_that_starts_is_told_as_such(cluster: Any) -> None:
-    cluster.roll(W2, Mode.DISABLED, at=NOW - 5.0).worker(W2, rest_problem="404", root=None, health=None)
+    cluster.roll(W2, Mode.DISABLED, at=NOW - 5.0).silent(W2, "404")
     assert found_in(cluster)[0].startswith("w2:8083 is starting: 404")
 
 
@@ -324,7 +297,7 @@ def test_the_remedy_for_an_unknown_mode_is_what_would_prove_it(cluster: Any, wor
 
 
 def test_a_worker_that_refuses_the_look_says_what_would_let_it_in(cluster: Any) -> None:
-    cluster.worker(W2, root=None, health=None, rest_problem="401", rest_remedy="Check rest.password.")
+    cluster.silent(W2, "401", "Check rest.password.")
 
     (finding,) = [finding for finding in findings(cluster.observe()) if "w2:8083: 401" in finding.found]
     assert finding.remedy == "Check rest.password; read its log /var/log/w2:8083.log"
@@ -404,7 +377,7 @@ def _ended(cluster: Any, worker_id: str) -> tuple[Declared, Running]:
 def test_where_the_members_are_not_known_nobody_is_called_stopped_without_proof(cluster: Any, hidden: str) -> None:
     by_url_only(cluster, W1, W2)
     for worker_id in (W1, W2, W3):
-        cluster.worker(worker_id, root=None, health=None, rest_problem="no answer")
+        cluster.silent(worker_id)
     cluster.facts(W3, is_running=False, running=Running(None, "unit is inactive", None, alive=False))
     if hidden == "unreachable":
         cluster.group_problem = "no broker answers"
@@ -415,7 +388,7 @@ def test_where_the_members_are_not_known_nobody_is_called_stopped_without_proof(
 
 def test_a_worker_of_another_machine_that_is_missing_is_not_called_stopped(cluster: Any) -> None:
     by_url_only(cluster, W2)
-    cluster.leave(W2).worker(W2, root=None, health=None, rest_problem="no answer", rest_remedy="Check the address.")
+    cluster.leave(W2).silent(W2, remedy="Check the address.")
 
     (finding,) = [finding for finding in findings(cluster.observe()) if finding.found.startswith(W2)]
 

@@ -12,7 +12,7 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict
 from airflow_eos_provider.connect.rest import WorkerRoot
-from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.findings import ConnectorFinding, Severity
 from airflow_eos_provider.preflight.report import Report
@@ -28,12 +28,7 @@ from airflow_eos_provider.rollout.plan.plan import (
     next_target,
 )
 from airflow_eos_provider.rollout.plan.preflight import stops_no_task
-from tests.unit.rollout.conftest import Cluster
-
-W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
-
-
-PREPARING, ENABLED, DISABLED = Mode.PREPARING, Mode.ENABLED, Mode.DISABLED
+from tests.unit.rollout.conftest import DISABLED, ENABLED, PREPARING, W1, W2, W3, Cluster
 
 
 def drop_worker(cluster: Any) -> None:
@@ -41,33 +36,30 @@ def drop_worker(cluster: Any) -> None:
     del cluster.workers[W3]
 
 
-def change_path(cluster: Any) -> None:
-    cluster.facts(W2, edit=Edit("/elsewhere/w2.properties"))
-
-
-#: Each thing that a plan rests on, and the words that name it when it has moved.
-MOVES: dict[str, tuple[Any, str]] = {
-    "an edited file": (lambda c: c.facts(W2, digest="edited"), "the configuration of w2:8083 was edited (/etc"),
-    "another path": (change_path, "config of w2:8083: /etc/connect/w2.properties, now /elsewhere/w2.properties"),
-    "another mode": (lambda c: c.prove(W2, ModeVerdict.PREPARING), "mode of w2:8083: disabled, now preparing"),
-    "a mode in doubt": (lambda c: c.prove(W2, ModeVerdict.UNKNOWN), "mode of w2:8083: disabled, now unknown"),
-    "a worker stopped": (lambda c: c.stop(W2), "mode of w2:8083: disabled, now stopped"),
-    "another version": (
-        lambda c: c.worker(W2, root=WorkerRoot("4.3.2", "abc", "kafka-1")),
-        "version of w2:8083: 4.3.1, now 4.3.2",
-    ),
-    "a worker gone": (drop_worker, "w3:8083 is gone from the roster"),
-    "another Kafka cluster": (
-        lambda c: [c.worker(w, root=WorkerRoot("4.3.1", "abc", "kafka-2")) for w in (W1, W2, W3)],
-        "another cluster: lab on kafka-1, now lab on kafka-2",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", MOVES)
-def test_what_the_plan_rests_on_moves_its_hash_and_is_named(cluster: Any, what: str) -> None:
+@pytest.mark.parametrize(
+    ("move", "words"),
+    [
+        (lambda c: c.facts(W2, digest="edited"), "the configuration of w2:8083 was edited (/etc"),
+        (
+            lambda c: c.facts(W2, edit=Edit("/elsewhere/w2.properties")),
+            "config of w2:8083: /etc/connect/w2.properties, now /elsewhere/w2.properties",
+        ),
+        (lambda c: c.prove(W2, ModeVerdict.PREPARING), "mode of w2:8083: disabled, now preparing"),
+        (lambda c: c.prove(W2, ModeVerdict.UNKNOWN), "mode of w2:8083: disabled, now unknown"),
+        (lambda c: c.stop(W2), "mode of w2:8083: disabled, now stopped"),
+        (
+            lambda c: c.worker(W2, root=WorkerRoot("4.3.2", "abc", "kafka-1")),
+            "version of w2:8083: 4.3.1, now 4.3.2",
+        ),
+        (drop_worker, "w3:8083 is gone from the roster"),
+        (
+            lambda c: [c.worker(w, root=WorkerRoot("4.3.1", "abc", "kafka-2")) for w in (W1, W2, W3)],
+            "another cluster: lab on kafka-1, now lab on kafka-2",
+        ),
+    ],
+)
+def test_what_the_plan_rests_on_moves_its_hash_and_is_named(cluster: Any, move: Any, words: str) -> None:
     plan = cluster.plan()
-    move, words = MOVES[what]
     move(cluster)
     now = cluster.plan()
     assert now.hash != plan.hash
@@ -76,6 +68,7 @@ def test_what_the_plan_rests_on_moves_its_hash_and_is_named(cluster: Any, what: 
     assert refused.value.found.splitlines()[1].startswith(f"  - {words}")
     assert plan.short_hash in refused.value.found
     assert refused.value.remedy
+    assert refused.value.exit_code == 3, "nothing was changed"
 
 
 def test_a_new_worker_in_the_roster_moves_the_plan(cluster: Any) -> None:
@@ -109,16 +102,15 @@ def test_the_digest_that_the_file_will_have_belongs_to_the_plan(cluster: Any) ->
 @pytest.mark.parametrize(
     "move",
     [
-        pytest.param(lambda c: setattr(c, "leader", W3), id="the leader"),
-        pytest.param(lambda c: c.place(("mirror", 0), W2), id="the placement"),
-        pytest.param(lambda c: c.add_connector("new"), id="a connector"),
-        pytest.param(lambda c: c.task("mirror", 0, state="FAILED"), id="a task's state"),
-        pytest.param(lambda c: c.start(W2, at=999_000.0), id="a restart in the same mode"),
-        pytest.param(
-            lambda c: c.facts(W2, declared=replace(c.workers[W2].facts.declared, modified_at=1.0)), id="a touched file"
-        ),
-        pytest.param(lambda c: c.assign(W1, delay_ms=5), id="a rebalance delay"),
-        pytest.param(lambda c: c.rebalancing(), id="a rebalance"),
+        lambda c: setattr(c, "leader", W3),
+        lambda c: c.place(("mirror", 0), W2),
+        lambda c: c.add_connector("new"),
+        lambda c: c.task("mirror", 0, state="FAILED"),
+        lambda c: c.start(W2, at=999_000.0),  # in the same mode
+        lambda c: c.facts(W2, declared=replace(c.workers[W2].facts.declared, modified_at=1.0)),  # a touched file
+        lambda c: c.assign(W1, delay_ms=5),
+        lambda c: c.rebalancing(),
+        lambda c: setattr(c, "workers", dict(reversed(c.workers.items()))),  # in another order
     ],
 )
 def test_what_moves_by_itself_does_not_move_the_plan(cluster: Any, move: Any) -> None:
@@ -126,18 +118,6 @@ def test_what_moves_by_itself_does_not_move_the_plan(cluster: Any, move: Any) ->
     move(cluster)
     assert cluster.plan().hash == plan.hash
     plan.require_unmoved(cluster.plan())
-
-
-def test_the_prediction_does_not_move_the_plan(cluster: Any) -> None:
-    plan = cluster.plan()
-    longer = tuple(replace(prediction, worst_seconds=9_999.0) for prediction in plan.task_downtime)
-    assert replace(plan, task_downtime=longer).hash == plan.hash
-
-
-def test_the_order_of_the_description_does_not_move_the_plan(cluster: Any) -> None:
-    plan = cluster.plan()
-    cluster.workers = dict(reversed(cluster.workers.items()))
-    assert cluster.plan() == plan
 
 
 # what is done to each worker
@@ -163,18 +143,9 @@ def test_what_is_done_to_a_worker_follows_from_its_mode_and_its_file(
     assert plan.nothing_to_do is (others == {ChangeKind.NONE} and kind is ChangeKind.NONE)
 
 
-def test_nothing_to_do_is_said(cluster_in: Any) -> None:
-    assert "  no configuration changes" in cluster_in(PREPARING).plan(PREPARING).markdown()
-
-
-def test_mixed_modes_are_all_named_and_leave_something_to_do(cluster: Any) -> None:
-    plan = cluster.roll(W1, PREPARING, at=1.0).plan()
-    assert plan.current == "disabled, preparing"
-    assert not plan.nothing_to_do
-
-
 def test_only_the_running_workers_modes_are_where_a_roll_starts_from(cluster: Any) -> None:
     assert cluster.stop(W2).plan().current == "disabled"
+    assert cluster.roll(W1, PREPARING, at=1.0).plan().current == "disabled, preparing"
     assert cluster.stop(W1).stop(W3).plan().current == "stopped"
 
 
@@ -194,10 +165,7 @@ def test_an_upgrade_goes_step_by_step(cluster_in: Any, mode: Mode, change: Any, 
 
 
 def test_an_upgrade_prepares_anew_what_was_prepared_by_hand(cluster_in: Any) -> None:
-    cluster = cluster_in(PREPARING)
-    properties = cluster.workers[W3].facts.properties
-    by_hand = {**properties, "isolation.level": "read_uncommitted"}
-    cluster.facts(W3, properties=by_hand, digest="by hand")
+    cluster = cluster_in(PREPARING).says("isolation.level", "read_uncommitted", W3).facts(W3, digest="by hand")
     assert next_target(cluster.observe()) is PREPARING
     assert [change.kind.name for change in cluster.plan(PREPARING).workers] == ["NONE", "NONE", "ROLL"]
 
@@ -205,9 +173,9 @@ def test_an_upgrade_prepares_anew_what_was_prepared_by_hand(cluster_in: Any) -> 
 # from hand to hand
 
 
-def test_a_plan_survives_being_written_down(cluster: Any) -> None:
+def test_a_plan_is_read_from_what_is_written_down_or_printed_by_the_command(cluster: Any) -> None:
     plan = cluster.stop(W3).plan()
-    again = Plan.from_dict(json.loads(json.dumps(plan.to_dict())))
+    again = Plan.from_dict({**json.loads(json.dumps(plan.to_dict())), "nothing_to_do": False})
     assert again == plan
     assert again.hash == plan.hash
     assert again.change(W3).kind is ChangeKind.FILE_ONLY
@@ -258,27 +226,17 @@ def test_a_tampered_plan_is_refused(cluster: Any, tamper: Any) -> None:
         Plan.from_dict(document)
 
 
-def test_a_plan_is_read_from_what_the_command_prints(cluster: Any) -> None:
-    plan = cluster.plan()
-    assert Plan.from_dict({**json.loads(json.dumps(plan.to_dict())), "nothing_to_do": False}) == plan
-
-
-def test_a_moved_plan_is_a_refusal() -> None:
-    """``eos apply`` ends with exit code 3 then: nothing was changed."""
-    assert issubclass(PlanMovedError, RefusedError)
-    assert PlanMovedError("moved").exit_code == 3
-
-
 # what a person is shown
 
 
-def test_the_approval_shows_from_where_to_where_and_how_long_tasks_stand(cluster: Any) -> None:
+def test_the_approval_shows_from_where_to_where_and_how_long_tasks_stand(cluster: Any, cluster_in: Any) -> None:
     text = cluster.plan().markdown()
     assert "**Roll group `lab` from `disabled` to preparing**" in text
     assert f"(plan `{cluster.plan().short_hash}`)" in text
     assert "| `w1:8083` | `disabled` | 2 | change the file and restart | about 15 s: it leads the group" in text
     assert "| `w2:8083` | `disabled` | 2 | change the file and restart | about 15 s, at worst 30 s: " in text
     assert "-exactly.once.source.support=disabled\n+exactly.once.source.support=preparing" in text
+    assert "  no configuration changes" in cluster_in(PREPARING).plan(PREPARING).markdown()
 
 
 @pytest.mark.parametrize(
@@ -293,10 +251,7 @@ def test_the_approval_says_what_happens_to_a_worker_that_is_not_restarted(cluste
 
 
 def test_the_diff_shows_the_changed_lines_and_no_other_line_of_the_file(cluster_in: Any) -> None:
-    cluster = cluster_in(PREPARING)
-    properties = cluster.workers[W2].facts.properties
-    without = {k: v for k, v in properties.items() if k != "exactly.once.source.support"}
-    plan = cluster.facts(W2, properties=without).plan(ENABLED)
+    plan = cluster_in(PREPARING).says("exactly.once.source.support", None, W2).plan(ENABLED)
     assert plan.diff() == [
         "--- /etc/connect/w1.properties  (w1:8083)",
         "-exactly.once.source.support=preparing",
@@ -309,16 +264,9 @@ def test_the_diff_shows_the_changed_lines_and_no_other_line_of_the_file(cluster_
     ]
 
 
-def file_says(cluster: Any, **properties: str) -> None:
-    for worker_id in (W1, W2, W3):
-        cluster.facts(worker_id, properties={**cluster.workers[worker_id].facts.properties, **properties})
-
-
 @pytest.mark.parametrize("target", [PREPARING, DISABLED])
 def test_a_worker_that_will_not_be_enabled_is_made_to_read_offsets_committed(cluster_in: Any, target: Mode) -> None:
-    cluster = cluster_in(ENABLED)
-    file_says(cluster, **{"isolation.level": "read_uncommitted"})
-    assert cluster.plan(target).diff()[:5] == [
+    assert cluster_in(ENABLED).says("isolation.level", "read_uncommitted").plan(target).diff()[:5] == [
         "--- /etc/connect/w1.properties  (w1:8083)",
         "-exactly.once.source.support=enabled",
         f"+exactly.once.source.support={target}",
@@ -327,14 +275,10 @@ def test_a_worker_that_will_not_be_enabled_is_made_to_read_offsets_committed(clu
     ]
 
 
-def test_a_worker_that_reads_committed_already_keeps_that_line_as_it_is(cluster_in: Any) -> None:
-    cluster = cluster_in(ENABLED)
-    file_says(cluster, **{"isolation.level": "read_committed"})
-    assert not [line for line in cluster.plan(PREPARING).diff() if "isolation" in line]
-
-
-def test_a_worker_that_is_to_be_enabled_needs_no_word_on_how_it_reads(cluster_in: Any) -> None:
-    assert not [line for line in cluster_in(PREPARING).plan(ENABLED).diff() if "isolation" in line]
+def test_where_a_worker_reads_committed_already_or_will_be_enabled_that_line_stays(cluster_in: Any) -> None:
+    reading = cluster_in(ENABLED).says("isolation.level", "read_committed").plan(PREPARING)
+    for plan in (reading, cluster_in(PREPARING).plan(ENABLED)):
+        assert not [line for line in plan.diff() if "isolation" in line]
 
 
 def test_no_secret_of_a_file_reaches_the_plan(cluster: Any) -> None:
@@ -408,19 +352,25 @@ def test_a_worker_that_a_roll_left_down_is_started_and_the_plan_says_which_roll(
 # the way back
 
 
-def test_a_plan_that_takes_some_down_and_none_up_is_a_downgrade(cluster_in: Any) -> None:
-    assert cluster_in(ENABLED).plan(DISABLED).is_downgrade
-    assert cluster_in(ENABLED).roll(W2, DISABLED, at=1.0).plan(DISABLED).is_downgrade
-    assert not cluster_in(ENABLED).roll(W2, DISABLED, at=1.0).plan(PREPARING).is_downgrade
-    assert not cluster_in(PREPARING).plan(ENABLED).is_downgrade
-    assert not cluster_in(DISABLED).plan(DISABLED).is_downgrade
-    assert cluster_in(DISABLED).edit_file(W3, ENABLED).stop(W3).plan(DISABLED).is_downgrade
-
-
-def test_whoever_approves_a_downgrade_reads_what_is_given_up(cluster_in: Any) -> None:
-    assert "Exactly-once ends with the first worker" in cluster_in(ENABLED).plan(PREPARING).markdown()
-    assert "Exactly-once ends" not in cluster_in(PREPARING).plan(DISABLED).markdown()
-    assert "Exactly-once ends" not in cluster_in(PREPARING).plan(ENABLED).markdown()
+@pytest.mark.parametrize(
+    ("mode", "change", "target", "is_downgrade", "ends"),
+    [
+        (ENABLED, lambda c: c, DISABLED, True, True),
+        (ENABLED, lambda c: c.roll(W2, DISABLED, at=1.0), DISABLED, True, True),
+        (ENABLED, lambda c: c.roll(W2, DISABLED, at=1.0), PREPARING, False, False),
+        (PREPARING, lambda c: c, DISABLED, True, False),
+        (PREPARING, lambda c: c, ENABLED, False, False),
+        (DISABLED, lambda c: c, DISABLED, False, False),
+        (DISABLED, lambda c: c.edit_file(W3, ENABLED).stop(W3), DISABLED, True, False),
+    ],
+)
+def test_a_plan_that_takes_some_down_and_none_up_is_a_downgrade_and_says_what_is_given_up(
+    cluster_in: Any, mode: Mode, change: Any, target: Mode, is_downgrade: bool, ends: bool
+) -> None:
+    plan = change(cluster_in(mode)).plan(target)
+    assert plan.is_downgrade is is_downgrade
+    assert ("Exactly-once ends with the first worker" in plan.markdown()) is ends
+    assert ("**Exactly-once ends**" in shown(plan)) is ends
 
 
 # What a plan says about the connectors: outside its hash, bounded, kept with it, and shown as data
@@ -479,7 +429,6 @@ def test_an_upgrade_says_how_many_workers_how_long_and_which_lines(cluster: Any)
     assert "3 of 3 workers, one at a time" in text
     assert "its tasks are unassigned for about" in text
     assert "+exactly.once.source.support=preparing" in text
-    assert "Exactly-once ends" not in text
     assert "several workers" not in text
 
 
@@ -488,11 +437,6 @@ def test_a_predicted_downtime_whose_bounds_read_alike_is_said_once(cluster: Any,
     plan = cluster.plan()
     predicted = tuple(replace(each, best_seconds=15.0, worst_seconds=worst) for each in plan.task_downtime)
     assert f"its tasks are unassigned {said}" in shown(replace(plan, task_downtime=predicted))
-
-
-def test_leaving_enabled_says_that_exactly_once_is_given_up(cluster_in: Any) -> None:
-    assert "**Exactly-once ends**" in shown(cluster_in(Mode.ENABLED).plan(Mode.DISABLED))
-    assert "Exactly-once ends" not in shown(cluster_in(Mode.PREPARING).plan(Mode.DISABLED))
 
 
 def test_a_shared_file_is_named_as_such(cluster: Any) -> None:
