@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.journal.records import (
     LEASE_KEY,
-    REQUEST_KEY,
     SCHEMA,
-    STEP_KEY,
     ChangeRecord,
     Event,
     Lease,
+    Record,
     Request,
     RolloutRecord,
     Step,
@@ -103,86 +101,73 @@ class JournalReplay:
     """The journal, read in one go or in several, see :class:`~airflow_eos_provider.kafka.read.follow.Replay`."""
 
     def __init__(self) -> None:
-        self._lease: Lease | None = None
-        self._rollouts: dict[str, RolloutRecord] = {}
-        self._steps: dict[str, dict[str, Step]] = {}
-        self._requests: dict[str, Request] = {}
-        self._events: dict[str, list[Event]] = {}
-        self._changes: dict[str, ChangeRecord] = {}
-        self._unreadable: dict[str, dict[str, Unreadable]] = {}  # by rollout and key: a later record may be readable
+        self._records: dict[str, Record] = {}  # by key, the newest that is understood
+        self._unreadable: dict[str, Unreadable] = {}  # by key: a later record may be readable
         self._appended_at_ms = 0
 
     def take(self, records: Iterable[LogRecord]) -> None:
         """Some more records, in the order of the log."""
         for record in records:
-            self._take(record)
+            key = (record.key or b"").decode(errors="replace")
+            self._appended_at_ms = max(self._appended_at_ms, record.timestamp_ms)
+            self._unreadable.pop(key, None)
+            if record.value is None:
+                self._records.pop(key, None)
+            elif (kind := kind_of(key)) is not None and (why := self._take(kind, key, record)):
+                self._unreadable[key] = Unreadable(why, record.timestamp_ms)
 
     def stop(self, position: int) -> None:
         """What one read ends with says nothing about the next."""
 
     def content(self, end_offset: int) -> JournalContent:
         """The journal up to here; later records do not change it."""
-        events = {rollout_id: tuple(sorted(found, key=lambda e: e.at)) for rollout_id, found in self._events.items()}
-        unreadable = {
-            subject: max(found.values(), key=lambda one: one.appended_at_ms)
-            for subject, found in self._unreadable.items()
-            if found
-        }
+        lease, rollouts, requests = None, dict[str, RolloutRecord](), dict[str, Request]()
+        steps, events, changes = dict[str, dict[str, Step]](), dict[str, list[Event]](), dict[str, ChangeRecord]()
+        for key, record in self._records.items():
+            match record:
+                case Lease():
+                    lease = record
+                case RolloutRecord():
+                    rollouts[record.rollout_id] = record
+                case Step():
+                    steps.setdefault(_subject(key), {})[record.worker_id] = record
+                case Request():
+                    requests[record.rollout_id] = record
+                case Event():
+                    events.setdefault(record.rollout_id, []).append(record)
+                case ChangeRecord():
+                    changes[record.change_id] = record
+        unreadable = sorted(self._unreadable.items(), key=lambda found: found[1].appended_at_ms)
         return JournalContent(
-            self._lease,
-            dict(self._rollouts),
-            {rollout_id: dict(steps) for rollout_id, steps in self._steps.items()},
-            dict(self._requests),
-            events,
+            lease,
+            rollouts,
+            steps,
+            requests,
+            {rollout_id: tuple(sorted(found, key=lambda event: event.at)) for rollout_id, found in events.items()},
             end_offset,
-            unreadable,
+            {_subject(key): found for key, found in unreadable},
             self._appended_at_ms,
-            dict(self._changes),
+            changes,
         )
 
-    def _take(self, record: LogRecord) -> None:
-        key = (record.key or b"").decode(errors="replace")
-        self._appended_at_ms = max(self._appended_at_ms, record.timestamp_ms)
-        if record.value is None:
-            self._requests.pop(key.removeprefix(REQUEST_KEY), None)
-            rollout_id, _, worker_id = key.removeprefix(STEP_KEY).partition("/")
-            self._steps.get(rollout_id, {}).pop(worker_id, None)
-            return
-        kind = kind_of(key)
-        if kind is None:  # a kind of record that this version does not know
-            return
-        about = LEASE_KEY if kind == LEASE_KEY else key.removeprefix(kind).partition("/")[0]
-        problems = self._unreadable.setdefault(about, {})
-        problems.pop(key, None)
-        try:
-            schema = self._take_document(kind, about, json.loads(record.value), record.timestamp_ms)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            what = f"has a record {key!r} that this version does not understand ({type(error).__name__}: {error})"
-            problems[key] = Unreadable(what, record.timestamp_ms)
-            return
-        # Of a newer lease only its end counts, which has been understood; the next owner writes its own.
-        if schema > SCHEMA and key != LEASE_KEY:
-            what = f"was written by a newer version of this package (schema {schema}, this one knows {SCHEMA})"
-            problems[key] = Unreadable(what, record.timestamp_ms)
-
-    def _take_document(self, kind: str, about: str, document: dict[str, Any], appended_at_ms: int) -> int:
-        """Take one record in as far as it is understood; returns its schema."""
-        schema = document.pop("schema")
-        if not isinstance(schema, int) or schema < SCHEMA:
-            raise ValueError(f"its schema is {schema}")
+    def _take(self, kind: str, key: str, record: LogRecord) -> str:
+        """Take one record in as far as it is understood; returns why that is not all of it, or nothing."""
         if kind == LEASE_KEY:
-            self._lease = None  # should this one not be understood, the one before does not count either
-        match read_record(kind, document, appended_at_ms):
-            case Lease() as lease:
-                self._lease = lease
-            case RolloutRecord() as rollout:
-                self._rollouts[rollout.rollout_id] = rollout
-            case Step() as step:
-                self._steps.setdefault(about, {})[step.worker_id] = step
-            case Request() as request:
-                self._requests[request.rollout_id] = request
-            case Event() as event:
-                self._events.setdefault(event.rollout_id, []).append(event)
-            case ChangeRecord() as change:
-                self._changes[change.change_id] = change
-        return schema
+            self._records.pop(key, None)  # should this one not be understood, the one before does not count either
+        try:
+            document = json.loads(record.value or b"")
+            schema = document.pop("schema")
+            if not isinstance(schema, int) or schema < SCHEMA:
+                raise ValueError(f"its schema is {schema}")
+            self._records[key] = read_record(kind, document, record.timestamp_ms)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            return f"has a record {key!r} that this version does not understand ({type(error).__name__}: {error})"
+        # Of a newer lease only its end counts, which has been understood; the next owner writes its own.
+        if schema > SCHEMA and kind != LEASE_KEY:
+            return f"was written by a newer version of this package (schema {schema}, this one knows {SCHEMA})"
+        return ""
+
+
+def _subject(key: str) -> str:
+    """The rollout or change that a key is about; the lease's key is its own."""
+    return key if key == LEASE_KEY else key.partition("/")[2].partition("/")[0]

@@ -290,19 +290,8 @@ class Journal:
         self._step = step
         self._number += 1
         lasts = self._lease_seconds if lasts_seconds is None else lasts_seconds
-        now = self._clock.estimate()
-        lease = Lease(
-            self._owner,
-            self._rollout_id,
-            self.actor,
-            step,
-            now + lasts,
-            released,
-            acts_until=now + self._act_seconds if acting else 0.0,
-            lasts_seconds=lasts,
-            acts_seconds=self._act_seconds if acting else 0.0,
-            number=self._number,
-        )
+        acts = self._act_seconds if acting else 0.0
+        lease = Lease(self._owner, self._rollout_id, self.actor, step, lasts, released, acts, self._number)
         documents = {LEASE_KEY: encode(lease), **records}
         began = time.monotonic()
         appended_at_ms = self._settled_write(documents, lease)

@@ -85,14 +85,12 @@ class Lease:
     """The right to roll one group.
 
     Its times are the broker's: two machines' clocks may differ by more than a lease lives. What is stored are durations
-    from the moment at which the broker appended the record; :func:`content_of` makes moments of them.
+    from the moment at which the broker appended the record.
 
-    :param expires_at: seconds since the epoch; a controller renews it while it works.
     :param step: what the owner was doing when it last wrote.
-    :param acts_until: the act that the owner has announced is over by then, seconds since the epoch; 0 if none is
-        under way. A controller that was fenced may still be busy with it.
-    :param lasts_seconds: from the append to ``expires_at``.
-    :param acts_seconds: from the append to ``acts_until``.
+    :param lasts_seconds: from the append to its end; a controller renews it while it works.
+    :param acts_seconds: from the append to the moment by which the act that the owner has announced is over; 0 if none
+        is under way. A controller that was fenced may still be busy with it.
     :param number: counts the writes of its owner, so that one can be found again in the journal.
     :param appended_at_ms: the broker's time of this record, milliseconds since the epoch; not in the record itself.
     """
@@ -101,13 +99,16 @@ class Lease:
     rollout_id: str
     actor: str
     step: str
-    expires_at: float
+    lasts_seconds: float
     released: bool = False
-    acts_until: float = 0.0
-    lasts_seconds: float = 0.0
     acts_seconds: float = 0.0
     number: int = 0
     appended_at_ms: int = unstored(0)
+
+    @property
+    def expires_at(self) -> float:
+        """When it ends, seconds since the epoch."""
+        return self.appended_at_ms / 1000 + self.lasts_seconds
 
     def is_held(self, now: float) -> bool:
         """Whether its owner may go on, at this time of the broker."""
@@ -116,6 +117,11 @@ class Lease:
     def belongs_to(self, task: str) -> bool:
         """Whether it was left by this task when it was deferred, so that the task's next process may take it."""
         return bool(task) and self.owner.task == task
+
+    @property
+    def acts_until(self) -> float:
+        """When its announced act is over, seconds since the epoch; 0 if none is under way."""
+        return self.appended_at_ms / 1000 + self.acts_seconds if self.acts_seconds else 0.0
 
     def may_be_acting(self, now: float) -> bool:
         """Whether its owner, even if it was fenced, may still be touching a worker, at this time of the broker."""
@@ -349,18 +355,7 @@ def encode(record: Record) -> bytes:
 
 def read_record(kind: str, document: Mapping[str, Any], appended_at_ms: int) -> Record:
     """A record of a key of :data:`KINDS`, with the broker's time of it, milliseconds since the epoch."""
-    if kind == LEASE_KEY:
-        return lease_of(document, appended_at_ms)
     found = from_json(KINDS[kind], document)
+    if isinstance(found, Lease):
+        return replace(found, appended_at_ms=appended_at_ms)
     return found.appended(appended_at_ms) if isinstance(found, Step) else found
-
-
-def lease_of(document: Mapping[str, Any], appended_at_ms: int) -> Lease:
-    """The lease of a record, appended at this time of the broker."""
-    lease, appended_at = from_json(Lease, document), appended_at_ms / 1000
-    return replace(
-        lease,
-        expires_at=appended_at + document["lasts_seconds"],  # one without an end is not understood, so it is held
-        acts_until=appended_at + lease.acts_seconds if lease.acts_seconds else 0.0,
-        appended_at_ms=appended_at_ms,
-    )

@@ -79,10 +79,6 @@ class BrokerClock:
         """A record was appended at this moment, and the answer has just come."""
         self._broker_minus_monotonic = appended_at_ms / 1000 - time.monotonic()
 
-    def estimate(self) -> float:
-        """The broker's time as far as it is known, else this machine's; for what no other controller decides by."""
-        return time.time() if self._broker_minus_monotonic is None else self.now()
-
     def now(self) -> float:
         """The broker's time, seconds since the epoch."""
         if self._broker_minus_monotonic is None:

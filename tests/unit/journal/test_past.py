@@ -14,7 +14,7 @@ def record(offset: int, key: str, value: bytes | None) -> LogRecord:
 
 
 INTENT = Step("w1:8083", StepStatus.INTENT, 1.0, restarted_after=1.0)
-LEASE = Lease(Owner.deferred_task("dag/run/task"), "r1", "ada", "begin", 60.0, lasts_seconds=60.0)
+LEASE = Lease(Owner.deferred_task("dag/run/task"), "r1", "ada", "begin", 60.0)
 
 
 def test_each_step_and_what_the_controller_was_doing_are_there_in_the_order_of_the_log() -> None:

@@ -219,7 +219,7 @@ def test_a_worker_that_was_only_announced_is_not_drawn_as_restarting(
     steps: list[Step], is_live: bool, spans: list[str]
 ) -> None:
     """Its controller may have ended before it stopped the worker, which goes on then; or its file alone was changed."""
-    lease = Lease(Owner.deferred_task("upgrade/run/roll"), "r1", "ada", "restart", expires_at=1.0) if is_live else None
+    lease = Lease(Owner.deferred_task("upgrade/run/roll"), "r1", "ada", "restart", 1.0) if is_live else None
     document = roll_document(replace(roll(), lease=lease), seen(Past(tuple(steps))), [])
     assert [span["what"] for span in document["lanes"][0]["spans"]] == spans
 

@@ -41,7 +41,7 @@ STEPS = {
 }
 OF_CHANGE = JournalContent(changes={CHANGE.change_id: CHANGE})
 OF_ROLL = JournalContent(rollouts={ROLLOUT.rollout_id: ROLLOUT}, steps={ROLLOUT.rollout_id: STEPS})
-LEASE = Lease(Owner.deferred_task("upgrade/run/roll"), ROLLOUT.rollout_id, "ada", "gate", expires_at=2_000.0)
+LEASE = Lease(Owner.deferred_task("upgrade/run/roll"), ROLLOUT.rollout_id, "ada", "gate", 2_000.0)
 
 
 class Journals:
@@ -149,7 +149,7 @@ def test_what_another_controller_has_had_since_is_not_closed(
     journals: Journals, shown: Callable[..., Plan], take_over: bool, late: bool
 ) -> None:
     """Its records are as they were: the other one has begun no step yet."""
-    ended = replace(LEASE, expires_at=500.0)
+    ended = replace(LEASE, lasts_seconds=500.0)
     left = replace(OF_ROLL, rollouts={ROLLOUT.rollout_id: replace(ROLLOUT, state=RolloutState.RUNNING)}, lease=ended)
     plan = shown(left, take_over=take_over)
     assert "the group was last held by the deferred task upgrade/run/roll for ada" in plan.lines[-2]
