@@ -120,6 +120,11 @@ def from_pid_file(pid_file: Path) -> ProcessIdentity | None:
     return identity
 
 
+def inherited_variables() -> dict[str, str]:
+    """What this process has of :data:`INHERITED_VARIABLES`."""
+    return {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
+
+
 def spawn(
     command: Sequence[str],
     *,
@@ -129,8 +134,6 @@ def spawn(
     env: Mapping[str, str] | None = None,
 ) -> ProcessIdentity:
     """Start a process that outlives its parent: a session of its own, no inherited streams, its output in ``log``."""
-    environment = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
-    environment.update(env or {})
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -139,7 +142,7 @@ def spawn(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=cwd,
-            env=environment,
+            env={**inherited_variables(), **(env or {})},
             start_new_session=True,
             close_fds=True,
         )

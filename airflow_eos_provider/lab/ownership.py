@@ -49,7 +49,7 @@ def own_processes(folder: Path, token: str | None) -> list[ProcessIdentity]:
     found = []
     for process in psutil.process_iter():
         try:
-            # Root's PostgreSQL may run as another user (see unprivileged.py).
+            # Root's PostgreSQL may run as another user (see postgres.py).
             if os.getuid() not in (0, process.uids().real) or not _carries(process.cmdline(), token, folder):
                 continue
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):

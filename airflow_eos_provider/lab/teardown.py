@@ -90,12 +90,14 @@ def _named(pid_files: Iterable[Path], token: str | None) -> list[ProcessIdentity
     return [process for process in processes if process is not None]
 
 
-def stop_side_by_side(processes: Iterable[ProcessIdentity], *, kill: bool = False) -> None:
+def stop_side_by_side(
+    processes: Iterable[ProcessIdentity], *, grace_seconds: float = GRACE_SECONDS, kill: bool = False
+) -> None:
     """Stop processes and return when they have ended."""
     waiting = list(processes)
     if waiting:
         with ThreadPoolExecutor(max_workers=len(waiting)) as pool:
-            list(pool.map(lambda process: process.stop(grace_seconds=GRACE_SECONDS, kill=kill), waiting))
+            list(pool.map(lambda process: process.stop(grace_seconds=grace_seconds, kill=kill), waiting))
 
 
 def remove_folder(folder: Path) -> None:

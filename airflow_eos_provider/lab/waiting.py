@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +19,7 @@ from airflow_eos_provider.kafka.admin.groups import describe_groups
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.ownership import log_tail
-from airflow_eos_provider.processes import ProcessIdentity
+from airflow_eos_provider.processes import ProcessIdentity, inherited_variables
 
 #: Alone Airflow needs 30 s, Spark 8 s, a worker 3 s, a broker 2 s; the bound is for machines that do much else.
 STARTUP_SECONDS = 900.0
@@ -86,6 +87,38 @@ def wait_until_ready(
                 remedy=f"Read {', '.join(str(part.log) for part in late)}.",
             )
         time.sleep(poll_seconds)
+
+
+def run_to_end(
+    name: str,
+    command: Sequence[str],
+    log: Path,
+    seconds: float,
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> None:
+    """Run a program, with its output in a log.
+
+    :raises EosError: it failed, or did not end in time; with the end of the log.
+    """
+    with log.open("ab") as output:
+        try:
+            code = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env={**inherited_variables(), **(env or {})},
+                timeout=seconds,
+                check=False,
+            ).returncode
+            problem = f"ended with exit code {code}" if code else ""
+        except subprocess.TimeoutExpired:
+            problem = f"did not end in {seconds:.0f} s"
+    if problem:
+        raise EosError(f"{name} {problem}. The end of {log}:\n{log_tail(log)}", remedy=f"Read {log}.")
 
 
 def wait_for(name: str, ready: Callable[[], bool], process: ProcessIdentity, log: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -13,14 +14,9 @@ from pathlib import Path
 import pytest
 
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab.servers.airflow import (
-    MARKER_VARIABLE,
-    AirflowLab,
-    AirflowOptions,
-    AirflowRecord,
-)
+from airflow_eos_provider.lab.servers.airflow import MARKER_VARIABLE, AirflowLab, AirflowOptions
 from airflow_eos_provider.lab.servers.postgres import Postgres
-from airflow_eos_provider.processes import ProcessIdentity, identify
+from airflow_eos_provider.processes import identify
 
 
 @pytest.fixture
@@ -31,13 +27,22 @@ def dags(tmp_path: Path) -> Path:
     return folder
 
 
+def started(folder: Path, pid: int, marker: str) -> None:
+    """The files of an Airflow in this folder whose scheduler has this pid."""
+    (folder / "airflow.json").write_text(json.dumps({"marker": marker, "url": "http://127.0.0.1:1"}))
+    (folder / "pids").mkdir()
+    (folder / "pids" / "scheduler-1").write_text(f"{pid}\n")
+
+
 def test_a_foreign_process_that_got_a_recorded_pid_is_left_alone(tmp_path: Path) -> None:
-    me = identify(os.getpid())
-    assert me is not None
-    earlier = ProcessIdentity(me.pid, me.started_at - 100)
-    AirflowRecord("no such marker", "http://127.0.0.1:1", roots=(earlier,), processes=(earlier,)).write(tmp_path)
-    assert AirflowLab.clear(tmp_path) == 0
-    assert me.is_alive()
+    with subprocess.Popen(["sleep", "120"], start_new_session=True) as foreign:
+        try:
+            started(tmp_path, foreign.pid, "no such marker")
+            os.utime(tmp_path / "pids" / "scheduler-1", (0, 0))
+            assert AirflowLab.clear(tmp_path) == 0
+            assert foreign.poll() is None
+        finally:
+            foreign.kill()
 
 
 #: Ends as a scheduler does that is just starting the processes of its executor: with one more, which renames itself.
@@ -72,12 +77,10 @@ def test_what_a_component_starts_in_its_last_moment_is_ended_whatever_it_calls_i
         env={**os.environ, MARKER_VARIABLE: marker},
         start_new_session=True,
     )
-    root = identify(component.pid)
     try:
-        assert root is not None
         assert component.stdout is not None
         assert component.stdout.readline() == b"begun\n"
-        AirflowRecord(marker, "http://127.0.0.1:1", roots=(root,), processes=(root,)).write(tmp_path)
+        started(tmp_path, component.pid, marker)
         with reaped(component):
             assert AirflowLab.clear(tmp_path) == 2
         assert identify(int(file.read_text())) is None

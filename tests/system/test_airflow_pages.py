@@ -7,27 +7,17 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import shutil
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from markdown_it import MarkdownIt
 
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.lab.servers.airflow import (
-    COMPONENTS,
-    MARKER_VARIABLE,
-    AirflowLab,
-    AirflowOptions,
-    AirflowRecord,
-    wait_for_dag,
-)
+from airflow_eos_provider.lab.servers.airflow import COMPONENTS, AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.servers.airflow_rest import (
     AirflowRest,
     AirflowRestError,
@@ -328,34 +318,19 @@ def test_the_connection_endpoint_shows_no_secret_that_we_accept_and_we_accept_no
     assert "c4n4ry" not in tested["message"]
 
 
-def processes_with(marker: str) -> list[int]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARKER_VARIABLE) == marker:
-                found.append(process.pid)
-        except psutil.Error:
-            continue
-    return found
-
-
 def test_whatever_is_killed_the_next_start_finds_and_ends_the_rest(airflow: AirflowLab) -> None:
     try:
         processes = airflow.processes()
-        assert len(processes) > 5
-        record = AirflowRecord.read(airflow.folder)
-        assert record is not None
-        assert len(record.roots) == 1 + len(COMPONENTS)
+        components = [main_process(airflow, name) for name in COMPONENTS]
         # The worst case: the components killed, their children without parents, and this object forgotten.
-        airflow._stopping.set()
-        for victim in record.roots[1:]:  # the first is the migration, which has ended
-            os.kill(victim.pid, signal.SIGKILL)
-        until(lambda: not any(root.is_alive() for root in record.roots), "the end of all")
+        for component in components:
+            component.kill()
+        until(lambda: not any(identify(component.pid) for component in components), "the end of all")
         assert any(process.is_alive() for process in processes)
 
         assert AirflowLab.clear(airflow.folder) >= 1
     finally:
         airflow.stop()
     assert [process for process in processes if process.is_alive()] == []
-    assert processes_with(record.marker) == []
+    assert airflow.processes() == ()
     assert AirflowLab.clear(airflow.folder) == 0

@@ -20,7 +20,7 @@ from airflow_eos_provider.demo.command import INTRODUCTION, LOG_WIDTH
 from airflow_eos_provider.demo.main_job import lab_folder, take_down
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ownership import own_processes
-from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowRecord
+from airflow_eos_provider.lab.servers.airflow import AirflowLab
 from airflow_eos_provider.processes import ProcessIdentity
 from tests.ctrl_c import take_ctrl_c
 from tests.waiting import until
@@ -88,9 +88,8 @@ class Demo:
         return sorted(found - {os.getpid()})
 
     def airflow_processes(self) -> tuple[ProcessIdentity, ...]:
-        folder = self.lab / "airflow"
-        record = AirflowRecord.read(folder)
-        return AirflowLab(folder, record).processes() if record is not None else ()
+        airflow = AirflowLab.load(self.lab / "airflow")
+        return airflow.processes() if airflow is not None else ()
 
     def files(self) -> set[str]:
         return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()}

@@ -1,13 +1,11 @@
-"""Runs an Airflow in a folder of its own and keeps track of its processes, so that none is left behind.
+"""Runs an Airflow in a folder of its own and finds its processes again, so that none is left behind.
 
 Its components are started one by one, not by ``airflow standalone``: so each has its own log, and if one ends or does
 not start, the error shows the end of that log. Its database is the lab's PostgreSQL.
 
-The tasks that the components run live in process groups and sessions of their own, so a signal to a group does not end
-them all, nor does the death of the parent. Three things find them: the tree below each started process, written to a
-file while it lives; the session that it leads; and a variable with a value of its own that all inherit (Airflow renames
-some of its processes, which overwrites what can be seen of it). What a task started on purpose to outlive it, such as a
-Connect worker that a roll restarted, has a clean environment and is left alone.
+A process belongs to it if it inherited a variable with a value of its own, or if a component leads its session: Airflow
+renames some of its processes, which overwrites their variables, and hides those of tasks from all but root. What a task
+started to outlive it, such as a Connect worker that a roll restarted, has a session and an environment of its own.
 """
 
 from __future__ import annotations
@@ -17,12 +15,11 @@ import hashlib
 import json
 import os
 import secrets
-import subprocess
+import shutil
 import sys
-import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +31,9 @@ from airflow_eos_provider.lab.ownership import log_tail
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers.airflow_rest import AirflowRest
 from airflow_eos_provider.lab.servers.postgres import Postgres
-from airflow_eos_provider.lab.waiting import STARTUP_SECONDS, Starting, wait_until_ready
-from airflow_eos_provider.processes import INHERITED_VARIABLES, ProcessIdentity, from_pid_file, identify, spawn
+from airflow_eos_provider.lab.teardown import stop_side_by_side
+from airflow_eos_provider.lab.waiting import STARTUP_SECONDS, Starting, run_to_end, wait_until_ready
+from airflow_eos_provider.processes import ProcessIdentity, from_pid_file, identify, spawn
 
 #: Inherited by every process of one Airflow of the lab; its value is unlike that of any other.
 MARKER_VARIABLE = "EOS_LAB_AIRFLOW"
@@ -72,42 +70,11 @@ if not {"scheduler", "dag-processor"}.isdisjoint(sys.argv):
 
 _RECORD = "airflow.json"
 _PASSWORDS = "passwords.json"
-_TRACK_EVERY_SECONDS = 2.0
-_STOP_GRACE_SECONDS = 10.0
 _HEALTH_POLL_SECONDS = 0.5
 
-
-@dataclass(frozen=True, slots=True)
-class AirflowRecord:
-    """What is written down about one Airflow, before its first process starts and again when it has new ones.
-
-    :param roots: the processes that were started here; each leads the session of those that it started.
-    :param processes: all that were seen so far and lived at the last look.
-    """
-
-    marker: str
-    url: str
-    roots: tuple[ProcessIdentity, ...] = ()
-    processes: tuple[ProcessIdentity, ...] = ()
-
-    def write(self, folder: Path) -> None:
-        write_atomically(folder / _RECORD, json.dumps(asdict(self), indent=1))
-
-    @classmethod
-    def read(cls, folder: Path) -> AirflowRecord | None:
-        try:
-            document = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-            roots, processes = (
-                tuple(ProcessIdentity(**process) for process in document[name]) for name in ("roots", "processes")
-            )
-            return cls(document["marker"], document["url"], roots, processes)
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError) as error:
-            raise EosError(
-                f"{folder / _RECORD} is damaged, so it is unknown which processes belong to that Airflow.",
-                remedy=f"Look for processes with the variable {MARKER_VARIABLE}, end them, and remove the file.",
-            ) from error
+#: How long processes are given to end before they are killed, seconds, and how often those left over are looked for: a
+#: component that ends may start another process in its last moments.
+_STOP_GRACES = (10.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +103,24 @@ class AirflowLab:
     :ivar url: address of UI and REST API; the user is ``admin``, the password is in :attr:`password_file`.
     """
 
-    def __init__(self, folder: Path, record: AirflowRecord) -> None:
+    def __init__(self, folder: Path, marker: str, url: str) -> None:
         self.folder = folder
-        self.url = record.url
-        self._record = record
-        self._lock = threading.Lock()
-        self._stopping = threading.Event()
-        self._tracker = threading.Thread(target=self._track, name="airflow-processes", daemon=True)
+        self.url = url
+        self._marker = marker
+
+    @classmethod
+    def load(cls, folder: Path) -> AirflowLab | None:
+        """The Airflow that was started in this folder last."""
+        try:
+            record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+            return cls(folder, record["marker"], record["url"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, LookupError, TypeError) as error:
+            raise EosError(
+                f"{folder / _RECORD} is damaged, so it is unknown which processes belong to that Airflow.",
+                remedy=f"Look for processes with the variable {MARKER_VARIABLE}, end them, and remove the file.",
+            ) from error
 
     @property
     def home(self) -> Path:
@@ -169,13 +147,12 @@ class AirflowLab:
         folder.mkdir(parents=True, exist_ok=True)
         cls.clear(folder)
         port, worker_log_port, trigger_log_port = free_ports(3)
-        record = AirflowRecord(marker=secrets.token_hex(16), url=f"http://127.0.0.1:{port}{options.path}")
-        record.write(folder)
-        lab = cls(folder, record)
+        record = {"marker": secrets.token_hex(16), "url": f"http://127.0.0.1:{port}{options.path}"}
+        write_atomically(folder / _RECORD, json.dumps(record))
+        lab = cls(folder, **record)
         lab._write_password()
         lab._write_local_settings()
         environment = lab._environment(options, port, worker_log_port, trigger_log_port)
-        lab._tracker.start()
         try:
             lab._migrate(options.postgres, environment)
             parts = [_postgres_part(options.postgres)]
@@ -190,8 +167,10 @@ class AirflowLab:
     @staticmethod
     def clear(folder: Path) -> int:
         """End whatever an earlier Airflow of this folder left running; returns how many processes were found."""
-        record = AirflowRecord.read(folder)
-        return AirflowLab(folder, record).stop() if record is not None else 0
+        lab = AirflowLab.load(folder)
+        found = lab.stop() if lab is not None else 0
+        shutil.rmtree(folder / "pids", ignore_errors=True)
+        return found
 
     def rest(self) -> AirflowRest:
         """A REST client with the rights of the admin user."""
@@ -199,30 +178,44 @@ class AirflowLab:
         return AirflowRest(self.url, USERNAME, passwords[USERNAME])
 
     def processes(self) -> tuple[ProcessIdentity, ...]:
-        """Every living process of this Airflow, children before parents."""
-        self._look()
-        with self._lock:
-            return tuple(process for process in reversed(self._record.processes) if process.is_alive())
+        """Every living process of this Airflow."""
+        sessions, found = self._sessions(), []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if self._has_marker(process) or _is_in(sessions, process):
+                    found.append(identify(process.pid))
+        return tuple(one for one in found if one is not None)
 
     def stop(self) -> int:
         """End every process of this Airflow: all are asked first, and after the grace ended by force.
 
         Returns how many processes there were.
         """
-        self._stopping.set()
-        if self._tracker.is_alive():
-            self._tracker.join(timeout=10)
         ended: set[ProcessIdentity] = set()
-        led = [root for root in self._record.roots if root.is_alive()]
-        # A component that ends may start another process in its last moments, hence the second and third look. Its
-        # session outlives it then: a number that processes still have is not given to a new one (fork(2), setsid(2)).
-        for round_number in range(3):
-            living = dict.fromkeys((*self.processes(), *(one for root in led for one in _session_of(root))))
-            if not living:
-                break
+        for grace_seconds in _STOP_GRACES:
+            living = self.processes()
             ended.update(living)
-            _end_all(living, grace_seconds=_STOP_GRACE_SECONDS if round_number == 0 else 1.0)
+            stop_side_by_side(living, grace_seconds=grace_seconds)
         return len(ended)
+
+    def _has_marker(self, process: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.AccessDenied):
+            return process.environ().get(MARKER_VARIABLE) == self._marker
+        return False
+
+    def _sessions(self) -> dict[int, bool]:
+        """Whether its leader lives, by the number of each component's session.
+
+        A number that processes still have is not given to a new one (fork(2), setsid(2)), so a session outlives its
+        leader. Where another process has the number, all of this one's have ended.
+        """
+        sessions = {}
+        for pid_file in self.folder.glob("pids/*"):
+            with contextlib.suppress(ValueError):  # it is being written
+                pid, leader = int(pid_file.read_text(encoding="ascii")), from_pid_file(pid_file)
+                if leader is not None or identify(pid) is None:
+                    sessions[pid] = leader is not None
+        return sessions
 
     def _environment(
         self, options: AirflowOptions, port: int, worker_log_port: int, trigger_log_port: int
@@ -230,7 +223,7 @@ class AirflowLab:
         binaries = str(Path(sys.executable).parent)
         return {
             "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-            MARKER_VARIABLE: self._record.marker,
+            MARKER_VARIABLE: self._marker,
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": options.postgres.url(database_name(self.folder)),
             "AIRFLOW__CORE__DAGS_FOLDER": str(options.dags_folder.resolve()),
@@ -272,72 +265,25 @@ class AirflowLab:
         """Make the database and its tables."""
         _postgres_part(postgres)
         postgres.create_database(database_name(self.folder))
-        log = self.log("migration")
-        # A child of this process, not spawned to outlive it: its exit code is asked for.
-        inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                [_airflow_program(), "db", "migrate"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=self.folder,
-                env={**inherited, **environment},
-                start_new_session=True,
-            )
-        migration = Starting("The migration of Airflow's database", self._remember_root(process.pid), log)
+        command, name = [_airflow_program(), "db", "migrate"], "The migration of Airflow's database"
         try:
-            code = process.wait(STARTUP_SECONDS)
-        except subprocess.TimeoutExpired as error:
-            raise EosError(f"{migration.name} takes too long. {migration.end_of_log()}") from error
-        if code != 0:
+            run_to_end(name, command, self.log("migration"), STARTUP_SECONDS, cwd=self.folder, env=environment)
+        except EosError:
             _postgres_part(postgres)  # if the server has ended, it is the cause
-            raise EosError(
-                f"{migration.name} ended with exit code {code}. {migration.end_of_log()}", remedy=f"Read {log}."
-            )
+            raise
 
     def start_component(self, name: str, environment: Mapping[str, str]) -> Starting:
         """Start one component, which :meth:`stop` ends; it is not waited for."""
-        log = self.log(name)
-        process = spawn([_airflow_program(), name], log=log, cwd=self.folder, env=environment)
-        return Starting(name, self._remember_root(process.pid, process), log)
+        log, pid_file = self.log(name), self.folder / "pids" / f"{name}-{time.time_ns()}"
+        return Starting(
+            name, spawn([_airflow_program(), name], log=log, pid_file=pid_file, cwd=self.folder, env=environment), log
+        )
 
-    def _remember_root(self, pid: int, process: ProcessIdentity | None = None) -> ProcessIdentity:
-        """Write down a process right after its start, before anything else can happen to this one."""
-        root = process or identify(pid) or ProcessIdentity(pid, time.time())
-        with self._lock:
-            self._record = replace(
-                self._record, roots=(*self._record.roots, root), processes=(*self._record.processes, root)
-            )
-            self._record.write(self.folder)
-        return root
 
-    def _track(self) -> None:
-        while not self._stopping.wait(_TRACK_EVERY_SECONDS):
-            with contextlib.suppress(psutil.Error, OSError):
-                self._look()
-
-    def _look(self) -> None:
-        """Find this Airflow's processes: those that carry the marker, and the tree below every one that is known."""
-        with self._lock:
-            known = [
-                process
-                for process in self._record.processes
-                # One that was seen between fork and exec had its parent's environment; it may be meant to outlive us.
-                if process.is_alive() and not _has_another_environment(process.pid)
-            ]
-        living = [root for root in self._record.roots if root.is_alive()]  # else the session's number proves nothing
-        sessions = (one for root in living for one in _session_of(root))
-        self._remember(dict.fromkeys((*known, *_descendants(known), *_marked(self._record.marker), *sessions)))
-
-    def _remember(self, processes: Iterable[ProcessIdentity]) -> None:
-        with self._lock:
-            # A root that was started since the look began is not to be forgotten.
-            living = (root for root in self._record.roots if root.is_alive())
-            new = tuple(dict.fromkeys((*processes, *living)))
-            if new != self._record.processes:
-                self._record = replace(self._record, processes=new)
-                self._record.write(self.folder)
+def _is_in(sessions: Mapping[int, bool], process: psutil.Process) -> bool:
+    """Whether it is in one of these sessions; without a leader the number alone is no proof."""
+    number = os.getsid(process.pid)
+    return number in sessions and (sessions[number] or "airflow" in " ".join(process.cmdline()))
 
 
 def _postgres_part(postgres: Postgres) -> Starting:
@@ -378,69 +324,6 @@ def _unhealthy(rest: AirflowRest, components: Collection[str]) -> list[str]:
 
 def _is_healthy(component: Any) -> bool:
     return isinstance(component, dict) and component.get("status") == "healthy"
-
-
-def _descendants(roots: Iterable[ProcessIdentity]) -> Iterator[ProcessIdentity]:
-    """The processes below these, except sessions that a task began on purpose with an environment of their own."""
-    children: dict[int, list[int]] = {}
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            children.setdefault(process.ppid(), []).append(process.pid)
-    waiting = [root.pid for root in roots]
-    while waiting:
-        for pid in children.get(waiting.pop(), []):
-            identity = identify(pid)
-            if identity is not None and not _outlives(pid):
-                yield identity
-                waiting.append(pid)
-
-
-def _outlives(pid: int) -> bool:
-    try:
-        return os.getsid(pid) == pid and MARKER_VARIABLE not in psutil.Process(pid).environ()
-    except (ProcessLookupError, psutil.Error):
-        return False
-
-
-def _has_another_environment(pid: int) -> bool:
-    """Whether it leads a session with an environment that shows; a process that renames itself shows none."""
-    try:
-        return _outlives(pid) and bool(psutil.Process(pid).environ())
-    except psutil.Error:
-        return False
-
-
-def _session_of(leader: ProcessIdentity) -> Iterator[ProcessIdentity]:
-    """The leader's session. Airflow's renamed processes show no environment and may have lost their parent.
-
-    None when another process has the leader's number by now: the session of this number is another one.
-    """
-    if identify(leader.pid) is not None and not leader.is_alive():
-        return
-    for pid in psutil.pids():
-        with contextlib.suppress(ProcessLookupError):
-            if os.getsid(pid) == leader.pid and (identity := identify(pid)) is not None:
-                yield identity
-
-
-def _marked(marker: str) -> Iterator[ProcessIdentity]:
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARKER_VARIABLE) == marker and (identity := identify(process.pid)) is not None:
-                yield identity
-
-
-def _end_all(processes: Iterable[ProcessIdentity], *, grace_seconds: float) -> None:
-    processes = tuple(processes)
-    for process in processes:
-        if process.is_alive():
-            with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
-                psutil.Process(process.pid).terminate()
-    deadline = time.monotonic() + grace_seconds
-    while time.monotonic() < deadline and any(process.is_alive() for process in processes):
-        time.sleep(0.1)
-    for process in processes:
-        process.stop(kill=True)
 
 
 def wait_for_dag(lab: AirflowLab, dag_id: str, deadline_seconds: float) -> None:

@@ -5,16 +5,13 @@ With three of them all are voters of the controllers' quorum, so that any one ma
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.jars.java import jvm_command
-from airflow_eos_provider.lab.ownership import log_tail
 from airflow_eos_provider.lab.servers.part import Part, place_log_config, write_properties
-from airflow_eos_provider.lab.waiting import broker_answers
+from airflow_eos_provider.lab.waiting import broker_answers, run_to_end
 
 #: A node's program.
 MAIN_CLASS = "kafka.Kafka"
@@ -126,15 +123,7 @@ class Broker(Part):
     def _format(self) -> None:
         format_arguments = ["format", "-t", self.cluster_id, "-c", str(self.config)]
         command = self._command("kafka.tools.StorageTool", format_arguments)
-        try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=FORMAT_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise EosError(f"Formatting {self.log_folder} did not end in {FORMAT_SECONDS:.0f} s.") from error
-        self.log.write_text(done.stdout + done.stderr, encoding="utf-8")
-        if done.returncode != 0:
-            raise EosError(f"Kafka did not format {self.log_folder}:\n{log_tail(self.log)}")
+        run_to_end(f"Formatting {self.log_folder}", command, self.log, FORMAT_SECONDS)
 
     @property
     def log_config(self) -> Path:

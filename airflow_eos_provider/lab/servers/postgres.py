@@ -8,19 +8,20 @@ lab's folder may lie deep.
 
 from __future__ import annotations
 
+import os
+import pwd
 import secrets
-import subprocess
+import shutil
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.lab.files import files_of, write_atomically
 from airflow_eos_provider.lab.ownership import log_tail
 from airflow_eos_provider.lab.servers.part import Part
-from airflow_eos_provider.lab.unprivileged import unprivileged
-from airflow_eos_provider.lab.waiting import wait_for
+from airflow_eos_provider.lab.waiting import run_to_end, wait_for
 from airflow_eos_provider.processes import ProcessIdentity
 
 if TYPE_CHECKING:
@@ -84,30 +85,11 @@ class Postgres(Part):
             return
         self.data_folder.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self.password_file, f"{secrets.token_urlsafe(16)}\n")
-        command = [str(_program("initdb")), "-D", str(self.data_folder), "--username", USER]
-        command += [
-            "--pwfile",
-            str(self.password_file),
-            "--auth",
-            "scram-sha-256",
-            "--no-locale",
-            "--encoding",
-            "UTF8",
-            "--no-sync",
-        ]
-        command += ["--set", self.marker.removeprefix("-D")]
-        with self.log.open("ab") as log:
-            try:
-                subprocess.run(
-                    unprivileged(command),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    timeout=INIT_SECONDS,
-                    check=True,
-                )
-            except subprocess.SubprocessError as error:
-                raise EosError(f"initdb failed ({error}). The end of {self.log}:\n{log_tail(self.log)}") from error
+        options = {"pgdata": self.data_folder, "username": USER, "pwfile": self.password_file, "auth": "scram-sha-256"}
+        options |= {"encoding": "UTF8", "set": self.marker.removeprefix("-D")}
+        words = [f"--{name}={value}" for name, value in options.items()]
+        command = unprivileged([str(_program("initdb")), "--no-locale", "--no-sync", *words])
+        run_to_end("initdb", command, self.log, INIT_SECONDS)
 
     def url(self, database: str = "postgres") -> str:
         """The address with the password, as SQLAlchemy takes it. A secret.
@@ -166,6 +148,24 @@ class Postgres(Part):
 
     def _password(self) -> str:
         return self.password_file.read_text(encoding="ascii").strip()
+
+
+def unprivileged(command: list[str]) -> list[str]:
+    """The command to run instead where this user is root, which PostgreSQL refuses to run as.
+
+    Folders above the lab's (``/root``) may be closed to everybody else, so the ordinary user keeps one right of root's:
+    to pass by file permissions.
+    """
+    if os.geteuid() != 0:
+        return command
+    if shutil.which("setpriv") is None:
+        raise ConfigurationError(
+            "PostgreSQL does not run as root, and the program setpriv, which makes it another user's, was not found.",
+            remedy="Install util-linux, or run the lab as an ordinary user.",
+        )
+    user = pwd.getpwnam("nobody")
+    identity = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+    return ["setpriv", *identity, "--inh-caps=-all,+dac_override", "--ambient-caps=+dac_override", *command]
 
 
 def _program(name: str) -> Path:
