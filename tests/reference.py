@@ -19,7 +19,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from airflow_eos_provider.interval.protocol import coordinator
-from tests import reference_errors, reference_records, reference_reports, reference_settings
+from tests import reference_errors, reference_records, reference_reports
+from tests.reference_text import Docstring, table
 
 DOCS = Path(__file__).parent.parent / "docs"
 MARK = "<!-- From here on written by `python -m tests.reference`, from the code. -->"
@@ -31,51 +32,6 @@ PACKAGES = (
     "airflow_eos_provider.interval.sources",
     "airflow_eos_provider.dag_factories",
 )
-
-_ROLE = re.compile(r":\w+:`~?\.?([^`]+)`")
-_FIELD = re.compile(r"^:(param|ivar|raises|returns)\s*([^:]*):\s*(.*)$")
-
-
-# Docstrings
-
-
-class Docstring(NamedTuple):
-    """A docstring in parts; text is Markdown.
-
-    :param summary: its paragraphs before the first field.
-    :param parameters: name -> text, of ``:param`` and ``:ivar``.
-    :param raises: (error, text).
-    :param returns: what comes back.
-    """
-
-    summary: str
-    parameters: dict[str, str]
-    raises: list[tuple[str, str]]
-    returns: str
-
-    @classmethod
-    def of(cls, documented: Any) -> Docstring:
-        summary: list[str] = []
-        fields: list[list[str]] = []
-        for line in (inspect.getdoc(documented) or "").splitlines():
-            if found := _FIELD.match(line):
-                fields.append(list(found.groups()))
-            elif fields and line.startswith(" "):
-                fields[-1][2] += " " + line.strip()
-            elif fields and line.strip():
-                raise ValueError(f"{documented}: text after the fields: {line}")
-            elif not fields:
-                summary.append(line)
-        named = {name: _markdown(text) for kind, name, text in fields if kind in ("param", "ivar")}
-        raises = [(name, _markdown(text)) for kind, name, text in fields if kind == "raises"]
-        returns = " ".join(_markdown(text) for kind, _, text in fields if kind == "returns")
-        return cls(_markdown("\n".join(summary).strip()), named, raises, returns)
-
-
-def _markdown(text: str) -> str:
-    text = _ROLE.sub(lambda role: f"`{role[1].rpartition('.')[2]}`", text)
-    return text.replace("``", "`")
-
 
 # Public names
 
@@ -129,20 +85,14 @@ def _entry(name: str, value: Any) -> Iterator[str]:
     described = Docstring.of(value)
     yield f"\n### `{name}`\n"
     yield f"\n{described.summary}\n"
-    rows = list(_parameters(name, value))
-    if rows:
-        yield "\n| parameter | default | meaning |\n|---|---|---|\n"
-        yield from rows
+    yield from table("parameter | default | meaning", _parameters(name, value))
     if described.returns:
         yield f"\nReturns {described.returns}\n"
     if described.raises:
         yield "\n"
         yield from (f"* raises `{error}`: {text}\n" for error, text in described.raises)
     if isinstance(value, type):
-        methods = list(_methods(value))
-        if methods:
-            yield "\n| method | what it does |\n|---|---|\n"
-            yield from methods
+        yield from table("method | what it does", _methods(value))
 
 
 def _ours(value: Any) -> list[Any]:
@@ -156,7 +106,7 @@ def _ours(value: Any) -> list[Any]:
     ]
 
 
-def _parameters(name: str, value: Any) -> Iterator[str]:
+def _parameters(name: str, value: Any) -> Iterator[tuple[str, ...]]:
     unknown: list[str] = []
     parameters: dict[str, inspect.Parameter] = {}
     texts: dict[str, str] = {}
@@ -169,9 +119,8 @@ def _parameters(name: str, value: Any) -> Iterator[str]:
         text = texts.get(parameter.name) or _of_base(value, parameter)
         if text is None:
             unknown.append(parameter.name)
-        yield f"| `{mark}{parameter.name}` | {_default(parameter)} | {_cell(text or '')} |\n"
-    more = [other for other in texts if other not in parameters]
-    yield from (f"| `{other}` |  | {_cell(texts[other])} |\n" for other in more)
+        yield f"`{mark}{parameter.name}`", _default(parameter), text or ""
+    yield from ((f"`{other}`", "", texts[other]) for other in texts if other not in parameters)
     if unknown:
         raise ValueError(f"{name}: no ':param …:' in the docstring for {', '.join(unknown)}")
 
@@ -197,18 +146,13 @@ def _default(parameter: inspect.Parameter) -> str:
     )
 
 
-def _methods(value: type) -> Iterator[str]:
+def _methods(value: type) -> Iterator[tuple[str, ...]]:
     for name, member in vars(value).items():
         if name.startswith("_") or not (inspect.isfunction(member) or isinstance(member, (classmethod, property))):
             continue
         if getattr(value.__mro__[1], name, None) is not None and value.__mro__[1] is not object:
             continue  # overrides what the base class documents
-        what = _cell(Docstring.of(member).summary.split("\n\n")[0])
-        yield f"| `{name}` | {what} |\n"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+        yield f"`{name}`", Docstring.of(member).summary.split("\n\n")[0]
 
 
 # Commands
@@ -234,10 +178,7 @@ def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 def _cli() -> Iterator[str]:
     for path, command in commands().items():
         yield f"\n## `{path}`\n\n{_prose(command.help or '')}\n"
-        rows = list(map(_option, command.params))
-        if rows:
-            yield "\n| argument or option | default | meaning |\n|---|---|---|\n"
-            yield from rows
+        yield from table("argument or option | default | meaning", map(_option, command.params))
 
 
 def _prose(text: str) -> str:
@@ -245,7 +186,7 @@ def _prose(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in re.split(r"\n\s*\n", text.replace("\b", "").strip()))
 
 
-def _option(option: Any) -> str:
+def _option(option: Any) -> tuple[str, ...]:
     if option.param_type_name == "argument":
         name, required = option.metavar or option.name.upper(), ""
         if not option.required and not name.startswith("["):
@@ -256,7 +197,7 @@ def _option(option: Any) -> str:
     unset = option.default in (None, False, (), "") or callable(option.default)
     default = required or ("" if unset else f"`{option.default}`")
     variable = f" (`${option.envvar}`)" if option.envvar else ""
-    return f"| `{_cell(name)}` | {default} | {_cell(option.help or '')}{variable} |\n"
+    return f"`{name}`", default, f"{option.help or ''}{variable}"
 
 
 # Rights
@@ -284,17 +225,21 @@ def _acls() -> Iterator[str]:
         "An interval run": dict.fromkeys(modes, interval_rules(IntervalFacts("<group>", "<pipeline>", ("<topic>",)))),
     }
     for title, by_mode in parts.items():
-        yield f"\n## {title}\n\n| who | right | on | from mode | what for | without it |\n|---|---|---|---|---|---|\n"
-        for rule in by_mode[Mode.ENABLED]:
-            first = next(mode for mode in modes if rule in by_mode[mode])
-            begins = "beginning with " if rule.pattern == "prefixed" else ""
-            hint = "" if rule.is_required else " (not required)"
-            without = _cell(rule.without).replace("<", "&lt;")
-            yield (
-                f"| {rule.role} | {rule.operation}{hint} | {rule.resource} {begins}`{rule.name}` | "
-                f"{'any' if first is Mode.DISABLED else first} | {_cell(rule.why)} | {without} |\n"
-            )
+        yield f"\n## {title}\n"
+        rows = (_right(rule, next(mode for mode in modes if rule in by_mode[mode])) for rule in by_mode[Mode.ENABLED])
+        yield from table("who | right | on | from mode | what for | without it", rows)
     yield from _tool_acls()
+
+
+def _right(rule: Any, first: str) -> tuple[str, ...]:
+    mode = "any" if first == "disabled" else first
+    return rule.role, *_operation(rule), mode, rule.why, rule.without.replace("<", "&lt;")
+
+
+def _operation(rule: Any) -> tuple[str, str]:
+    begins = "beginning with " if rule.pattern == "prefixed" else ""
+    hint = "" if rule.is_required else " (not required)"
+    return f"{rule.operation}{hint}", f"{rule.resource} {begins}`{rule.name}`"
 
 
 def _tool_acls() -> Iterator[str]:
@@ -302,19 +247,13 @@ def _tool_acls() -> Iterator[str]:
 
     topics = ("<config topic>", "<offsets topic>", "<status topic>", "<own offsets topics>")
     facts = ToolFacts("<group>", "", topics[0], topics, (topics[1], topics[3]), ("<group>-<connector>-",), topics[3:])
-    yield "\n## `eos` itself\n\n| command | right | on |\n|---|---|---|\n"
-    shown: dict[tuple[str, ...], str] = {}
+    yield "\n## `eos` itself\n"
+    rows, shown = [], dict[tuple[tuple[str, str], ...], str]()
     for verb, needs in VERBS.items():
-        rows = tuple(
-            f"{need.operation}{'' if need.is_required else ' (not required)'} | {need.resource} "
-            f"{'beginning with ' if need.pattern == 'prefixed' else ''}`{need.name}`"
-            for need in dict.fromkeys(needs(facts))
-        )
-        if rows in shown:
-            yield f"| `eos {verb}` | as `eos {shown[rows]}` | |\n"
-            continue
-        shown[rows] = verb
-        yield from (f"| `eos {verb}` | {row} |\n" for row in dict.fromkeys(rows))
+        rights = tuple(dict.fromkeys(map(_operation, needs(facts))))
+        same = shown.setdefault(rights, verb)
+        rows += [(f"`eos {verb}`", *right) for right in (rights if same == verb else [(f"as `eos {same}`", "")])]
+    yield from table("command | right | on", rows)
 
 
 # Changes
@@ -322,9 +261,7 @@ def _tool_acls() -> Iterator[str]:
 
 def _changes() -> Iterator[str]:
     from airflow_eos_provider import dag_factories
-    from airflow_eos_provider.changes.change import kind_of, options
     from airflow_eos_provider.changes.declared import CHANGES
-    from tests.reference_leaves import left_by
 
     public = {name: getattr(dag_factories, name) for name in dag_factories.__all__}
     dags = {dag.change.name: (name, dag) for name, dag in public.items() if hasattr(dag, "plan_operator")}
@@ -333,33 +270,48 @@ def _changes() -> Iterator[str]:
         yield f"\n## {change.title}\n\n{change.summary} {change.details}\n"
         yield f"\n```sh\n{chr(10).join(change.examples)}\n```\n"
         yield f"\nIn Airflow: `{factory}`, or `{dag.plan_operator.__name__}` and `{dag.apply_operator.__name__}`.\n"
-        yield "\n| parameter | type | default | meaning |\n|---|---|---|---|\n"
-        for field, (option, each) in options(change.request).items():
-            default = "required" if each.default is MISSING else f"`{each.default!r}`"
-            kind = kind_of(change.request, field).__name__
-            yield f"| `{field}` | {kind} | {default} | {_cell(option.help)} |\n"
-        left = "; ".join(f"`{leaf.name}` ({leaf.end})" for leaf in left_by(name))
+        yield from table("parameter | type | default | meaning", _fields(change.request))
+        leaves = [leaf for leaf in left_behind() if name in leaf.verbs and "eos-rollout-" not in leaf.name]
+        left = "; ".join(f"`{leaf.name}` ({leaf.end})" for leaf in leaves)
         journal = "its records in the group's journal" if change.takes_lease else ""
         yield f"\nLeaves behind: {'; '.join(filter(None, (left, journal)))}.\n"
         section = "an-interval-run" if change.brokers_only else "eos-itself"
         yield f"\nRights: `eos {name}` in [ACLs](acls.md#{section}).\n"
 
 
-# What is left behind
+def _fields(request: type) -> Iterator[tuple[str, ...]]:
+    from airflow_eos_provider.changes.change import kind_of, options
+
+    for field, (option, each) in options(request).items():
+        default = "required" if each.default is MISSING else f"`{each.default!r}`"
+        yield f"`{field}`", kind_of(request, field).__name__, default, option.help
 
 
-def _footprint() -> Iterator[str]:
-    from tests.reference_leaves import LEAVES, NEVER, Where
+class Leaf(NamedTuple):
+    """A row of docs/reference/left-behind.md.
 
-    for where in Where:
-        yield f"\n## {where[0].upper()}{where[1:]}\n\n| what | left by | for | what ends it |\n|---|---|---|---|\n"
-        for leaf in LEAVES:
-            if leaf.where is where:
-                by = ", ".join(leaf.verbs)
-                end = f"{leaf.end}; {leaf.how}" if leaf.how else str(leaf.end)
-                yield f"| `{leaf.name}` | {by} | {_cell(leaf.what)} | {_cell(end)} |\n"
-    yield "\n## Nowhere\n\n"
-    yield from (f"* {one}\n" for one in NEVER)
+    :param verbs: the commands that leave it; Airflow's operators do what these do.
+    :param end: what ends it.
+    """
+
+    name: str
+    verbs: list[str]
+    end: str
+
+
+@cache
+def left_behind() -> list[Leaf]:
+    """Everything that a command leaves behind."""
+    lines = (DOCS / "reference/left-behind.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
+    return [Leaf(name.strip("`"), verbs.split(", "), end.partition(";")[0]) for name, verbs, _, end in rows]
+
+
+def journalled() -> set[str]:
+    """The commands that write the group's journal."""
+    return {
+        verb for leaf in left_behind() if leaf.name.startswith("transactional id eos-rollout-") for verb in leaf.verbs
+    }
 
 
 # Findings of the preflight
@@ -368,10 +320,9 @@ def _footprint() -> Iterator[str]:
 def _findings() -> Iterator[str]:
     from airflow_eos_provider.preflight.findings import KINDS, STOPS_TASKS
 
-    yield "\n| kind | asks | fails | what happens then |\n|---|---|---|---|\n"
-    for kind in KINDS:
-        refuses = " **Refuses a roll.**" if kind.name in STOPS_TASKS else ""
-        yield f"| `{kind.name}` | {_cell(kind.asks)} | {_cell(kind.fails)} | {_cell(kind.why)}.{refuses} |\n"
+    refuses = dict.fromkeys(STOPS_TASKS, " **Refuses a roll.**")
+    rows = ((f"`{k.name}`", k.asks, k.fails, f"{k.why}.{refuses.get(k.name, '')}") for k in KINDS)
+    yield from table("kind | asks | fails | what happens then", rows)
 
 
 # Metrics
@@ -380,10 +331,46 @@ def _findings() -> Iterator[str]:
 def _metrics() -> Iterator[str]:
     from airflow_eos_provider.metrics import METRICS
 
-    yield "\n| name | type | unit | tags | what |\n|---|---|---|---|---|\n"
-    for metric in METRICS:
-        tags = ", ".join(f"`{tag}`" for tag in metric.tags)
-        yield f"| `{metric.name}` | {metric.kind.value} | {metric.unit} | {tags} | {_cell(metric.meaning)} |\n"
+    rows = (
+        (f"`{one.name}`", one.kind.value, one.unit, ", ".join(f"`{tag}`" for tag in one.tags), one.meaning)
+        for one in METRICS
+    )
+    yield from table("name | type | unit | tags | what", rows)
+
+
+# Settings
+
+
+def _settings() -> Iterator[str]:
+    from airflow_eos_provider.get_provider_info import get_provider_info
+
+    info = get_provider_info()
+    for section, content in info["config"].items():
+        yield f"\n## Airflow's configuration, `[{section}]`\n\n{' '.join(content['description'].split())}\n"
+        rows = (
+            (
+                f"`{name}`",
+                option["type"],
+                f"`{option['default']}`" if option.get("default") else "",
+                option["description"],
+            )
+            for name, option in content["options"].items()
+        )
+        yield from table("option | type | default | meaning", rows)
+    for connection in info["connection-types"]:
+        yield f"\n## Connection `{connection['connection-type']}`\n"
+        shown = connection.get("ui-field-behaviour", {})
+        of_airflow = [
+            (label, f"({name})", shown["placeholders"].get(name, ""))
+            for name, label in shown.get("relabeling", {}).items()
+        ]
+        fields = connection.get("conn-fields", {}).items()
+        own = [(field["label"], f"`{name}`", field.get("description") or "") for name, field in fields]
+        yield from table("field | key of the extra | meaning", of_airflow + own)
+    yield "\n## Variables of `eos`\n"
+    options = (option for command in commands().values() for option in command.params)
+    variables = {(f"`{each.envvar}`", f"`{each.opts[0]}`", each.help or "") for each in options if each.envvar}
+    yield from table("variable | option | meaning", sorted(variables))
 
 
 PAGES: dict[str, Callable[[], Iterable[str]]] = {
@@ -391,14 +378,11 @@ PAGES: dict[str, Callable[[], Iterable[str]]] = {
     "reference/cli.md": _cli,
     "reference/python-api.md": lambda: _api(public_names()),
     "reference/changes.md": _changes,
-    "reference/left-behind.md": _footprint,
     "reference/preflight-checks.md": _findings,
     "reference/metrics.md": _metrics,
-    "reference/errors.md": lambda: reference_errors.page(_cell, Docstring.of),
-    "reference/formats.md": lambda: chain(
-        reference_records.page(_cell, Docstring.of), reference_reports.page(commands().items())
-    ),
-    "reference/configuration.md": lambda: reference_settings.page(_cell, commands().values()),
+    "reference/errors.md": reference_errors.page,
+    "reference/formats.md": lambda: chain(reference_records.page(), reference_reports.page(commands().items())),
+    "reference/configuration.md": _settings,
     "contributing/proof.md": lambda: ["\n", Docstring.of(coordinator).summary, "\n"],
 }
 

@@ -11,12 +11,13 @@ import ast
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import airflow_eos_provider
 from airflow_eos_provider.errors import EosError
+from tests.reference_text import Docstring, table
 
 _PACKAGE = Path(airflow_eos_provider.__file__).parent
 
@@ -108,18 +109,13 @@ def _texts(node: ast.expr, constants: Mapping[str, ast.expr]) -> Iterator[str]:
         yield "…"
 
 
-def page(cell: Callable[[str], str], docstring: Callable[[Any], Any]) -> Iterator[str]:
-    """The written part of the page.
-
-    :param cell: makes a text one that a table's cell may hold.
-    :param docstring: gives a class's docstring in parts.
-    """
+def page() -> Iterator[str]:
+    """The written part of the page."""
     found = messages()
     for error in error_classes():
-        yield f"\n## `{error.__name__}`\n\nExit code {error.exit_code}. {' '.join(docstring(error).summary.split())}\n"
-        if rows := found[error.__name__]:
-            yield "\n| message | what to do |\n|---|---|\n"
-            yield from (f"| {_quoted(cell(row.found))} | {_quoted(cell(row.remedy))} |\n" for row in rows)
+        summary = " ".join(Docstring.of(error).summary.split())
+        yield f"\n## `{error.__name__}`\n\nExit code {error.exit_code}. {summary}\n"
+        yield from table("message | what to do", (map(_quoted, message) for message in found[error.__name__]))
 
 
 def _quoted(text: str) -> str:

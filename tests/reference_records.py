@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +13,7 @@ from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics import control_topic, ledger
 from airflow_eos_provider.interval.topics.pins import Pins, TopicPin
 from airflow_eos_provider.journal import records as journal
+from tests.reference_text import Docstring, table
 
 #: Key in the journal -> the record under it.
 _JOURNAL: dict[str, type[Any]] = {
@@ -28,19 +29,15 @@ _JOURNAL: dict[str, type[Any]] = {
 _NOT_STORED = ("appended_at_ms", "extra")
 
 
-def page(cell: Callable[[str], str], docstring: Callable[[Any], Any]) -> Iterator[str]:
-    """The written part of the page.
-
-    :param cell: makes a text one that a table's cell may hold.
-    :param docstring: gives a class's docstring in parts.
-    """
+def page() -> Iterator[str]:
+    """The written part of the page."""
     yield f"\n## The journal\n\nTopic `eos-rollout-<group>`, compacted; JSON, schema {journal.SCHEMA}.\n"
     for key, record in _JOURNAL.items():
-        described = docstring(record)
-        yield f"\n### `{key}`\n\n{described.summary}\n\n| field | default | meaning |\n|---|---|---|\n"
-        for field in fields(record):
-            if field.name not in _NOT_STORED:
-                yield f"| `{field.name}` | {_default(field)} | {cell(described.parameters.get(field.name, ''))} |\n"
+        described = Docstring.of(record)
+        yield f"\n### `{key}`\n\n{described.summary}\n"
+        stored = [field for field in fields(record) if field.name not in _NOT_STORED]
+        rows = ((f"`{each.name}`", _default(each), described.parameters.get(each.name, "")) for each in stored)
+        yield from table("field | default | meaning", rows)
     yield "\n## Interval runs\n\nThe records of one run, as they are made for an interval of two slices in two tasks.\n"
     for title, made in _runs().items():
         yield f"\n### {title}\n"

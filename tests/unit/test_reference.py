@@ -12,9 +12,10 @@ import airflow_eos_provider
 from airflow_eos_provider.errors import GateFailedError
 from airflow_eos_provider.get_provider_info import get_provider_info
 from airflow_eos_provider.journal.records import Lease
-from tests.reference import DOCS, MARK, PAGES, Docstring, commands, public_names, written
+from tests.reference import DOCS, MARK, PAGES, commands, public_names, written
 from tests.reference_errors import error_classes, messages
 from tests.reference_reports import REPORTS, has_json, keys_of, lost
+from tests.reference_text import Docstring
 
 PACKAGE = Path(airflow_eos_provider.__file__).parent
 

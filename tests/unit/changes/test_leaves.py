@@ -18,8 +18,7 @@ from airflow_eos_provider.plan_hash import PLANS_FOLDER
 from airflow_eos_provider.rollout.hosts import service
 from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path, part_path, replacement_path
 from airflow_eos_provider.rollout.hosts.service.restart_act import RECORD_SUFFIX, STATE_FOLDER
-from tests.reference import commands
-from tests.reference_leaves import JOURNALLED, LEAVES, Leaf, Where
+from tests.reference import Leaf, commands, journalled, left_behind
 
 PACKAGE = Path(airflow_eos_provider.__file__).parent
 
@@ -67,10 +66,12 @@ def test_whatever_writes_is_known_to_the_table(pattern: str) -> None:
         if path.relative_to(PACKAGE).parts[0] not in ("lab", "demo") and re.search(pattern, path.read_text("utf-8"))
     }
     of_operators = {path for path in found if path.startswith("operators/connect_")}  # as the commands beside them
-    assert found - of_operators == WRITERS[pattern], "a row in tests/reference_leaves.py? Then name the module here."
+    assert found - of_operators == WRITERS[pattern], (
+        "a row in docs/reference/left-behind.md? Then name the module here."
+    )
 
 
-@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.name)
+@pytest.mark.parametrize("leaf", left_behind(), ids=lambda leaf: leaf.name)
 def test_each_row_names_commands_that_exist(leaf: Leaf) -> None:
     known = {path.removeprefix("eos ") for path in commands()}
     assert set(leaf.verbs) - _NO_COMMANDS <= known
@@ -78,7 +79,7 @@ def test_each_row_names_commands_that_exist(leaf: Leaf) -> None:
 
 
 def test_the_names_are_those_of_the_code() -> None:
-    names = " ".join(leaf.name for leaf in LEAVES)
+    names = " ".join(leaf.name for leaf in left_behind())
     assert f"topic {journal_topic('<group>')}" in names
     config = Path("<worker's file>")
     of_file = (backup_path(config), replacement_path(config), part_path(config), replacement_path(backup_path(config)))
@@ -105,8 +106,4 @@ def test_every_command_with_a_hash_is_among_those_that_write_the_journal_or_stan
         if any({"--plan"} & set(parameter.opts) for parameter in command.params)
     }
     without_lease = {change.name for change in CHANGES.values() if not change.takes_lease}
-    assert with_hash - set(JOURNALLED) == without_lease
-
-
-def test_each_place_has_a_row() -> None:
-    assert {leaf.where for leaf in LEAVES} == set(Where)
+    assert with_hash - journalled() == without_lease
