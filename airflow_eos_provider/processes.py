@@ -9,7 +9,8 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,9 @@ START_TIME_TOLERANCE_SECONDS = 1.0
 
 #: Limit of the wait for a started process's arguments, seconds; it takes microseconds.
 _EXEC_SECONDS = 5.0
+
+#: What has not ended so many seconds after it was asked to is killed; a worker needs 1 to 5 s to leave its group.
+STOP_SECONDS = 20.0
 
 #: Limit of the wait for a killed process's end, seconds; a disk that stalls holds it up.
 _KILLED_SECONDS = 60.0
@@ -88,6 +92,16 @@ class ProcessIdentity:
             except psutil.NoSuchProcess:
                 return True
         return False
+
+
+def stop_side_by_side(
+    processes: Iterable[ProcessIdentity], *, grace_seconds: float = STOP_SECONDS, kill: bool = False
+) -> None:
+    """Stop processes and return when they have ended."""
+    waiting = list(processes)
+    if waiting:
+        with ThreadPoolExecutor(len(waiting)) as pool:
+            list(pool.map(lambda process: process.stop(grace_seconds=grace_seconds, kill=kill), waiting))
 
 
 def identify(pid: int) -> ProcessIdentity | None:

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
@@ -15,10 +14,7 @@ from airflow_eos_provider.lab.ownership import exclusive, own_process, own_proce
 from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.lab.servers.part import pid_file_of
 from airflow_eos_provider.lab.servers.postgres import POSTGRES
-from airflow_eos_provider.processes import ProcessIdentity
-
-#: A worker needs 1 to 5 s to leave its group; what has not ended by then is killed.
-GRACE_SECONDS = 20.0
+from airflow_eos_provider.processes import ProcessIdentity, stop_side_by_side
 
 
 def stop_all(folder: Path, record: LabRecord | None, kill: bool) -> int:
@@ -88,16 +84,6 @@ def take_down(
 def _named(pid_files: Iterable[Path], token: str | None) -> list[ProcessIdentity]:
     processes = (own_process(file, token) for file in pid_files) if token else ()
     return [process for process in processes if process is not None]
-
-
-def stop_side_by_side(
-    processes: Iterable[ProcessIdentity], *, grace_seconds: float = GRACE_SECONDS, kill: bool = False
-) -> None:
-    """Stop processes and return when they have ended."""
-    waiting = list(processes)
-    if waiting:
-        with ThreadPoolExecutor(max_workers=len(waiting)) as pool:
-            list(pool.map(lambda process: process.stop(grace_seconds=grace_seconds, kill=kill), waiting))
 
 
 def remove_folder(folder: Path) -> None:

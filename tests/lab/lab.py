@@ -28,7 +28,7 @@ from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.lab.servers.part import Part
 from airflow_eos_provider.lab.servers.worker import Worker
 from airflow_eos_provider.lab.waiting import wait_for, wait_for_broker
-from airflow_eos_provider.processes import ProcessIdentity
+from airflow_eos_provider.processes import ProcessIdentity, stop_side_by_side
 from tests.lab.class_data import BROKER, WORKER, archive_options, ensure_archives, format_log_folder
 from tests.lab.issuer import Issuer
 from tests.lab.machine import Machine, is_machine, remove_control_groups
@@ -127,7 +127,7 @@ class TestLab(Lab):
         if not kill:
             with ThreadPoolExecutor(max_workers=len(machines) or 1) as pool:
                 list(pool.map(stop_workers, machines))
-        teardown.stop_side_by_side(machines, kill=True)
+        stop_side_by_side(machines, kill=True)
         remove_control_groups(root)
         return len(machines) + super().stop_all(root, record, kill)
 
