@@ -53,14 +53,12 @@ def plugin(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding
     """Each worker has the plugin."""
     lacking = [answer.worker_id for answer in connector.answers if not answer.has_plugin]
     if lacking:
-        yield PLUGIN.finding(
-            connector.name,
-            Verdict.FAIL,
+        yield PLUGIN.failed(
             f"{', '.join(lacking)} {'has' if len(lacking) == 1 else 'have'} no class {connector.plugin}",
             "install the plugin there, and restart the worker",
         )
     elif _answered(connector):
-        yield PLUGIN.holds(connector.name, f"every worker that answers has {connector.plugin}")
+        yield PLUGIN.holds(f"every worker that answers has {connector.plugin}")
 
 
 def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
@@ -74,13 +72,11 @@ def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFin
         refused = {text: workers for text, workers in refused.items() if NOT_ENABLED.rstrip(".") not in text}
     if refused:
         remedy = "correct it; until then no change of its configuration is accepted"
-        yield VALIDATION.finding(connector.name, Verdict.FAIL, _quoted(refused), remedy)
+        yield VALIDATION.failed(_quoted(refused), remedy)
     elif _answered(connector):
-        yield VALIDATION.holds(connector.name, "every worker that answers accepts its configuration")
+        yield VALIDATION.holds("every worker that answers accepts its configuration")
     if silent := _silent_workers(connector):
-        yield VALIDATION.finding(
-            connector.name,
-            Verdict.INCONCLUSIVE,
+        yield VALIDATION.unknown(
             "; ".join(f"{answer.worker_id}: {answer.problem}" for answer in silent[:_QUOTED]),
             "check again when the workers answer; a validation may wait for the system that the connector reads",
             expected=_AN_ANSWER,
@@ -96,17 +92,15 @@ def overrides(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFind
     given = sorted(name for name in connector.config if name.startswith(_OVERRIDE_PREFIXES))
     refused = _messages(connector.answers, lambda name: name.startswith(_OVERRIDE_PREFIXES))
     if refused:
-        yield OVERRIDES.finding(
-            connector.name,
-            Verdict.FAIL,
+        yield OVERRIDES.failed(
             _quoted(refused),
             "take them out of its configuration, or allow them in the workers' files "
             "(connector.client.config.override.policy, connector.client.config.override.allowlist)",
         )
     elif not given:
-        yield OVERRIDES.holds(connector.name, "it overrides no setting of its clients")
+        yield OVERRIDES.holds("it overrides no setting of its clients")
     elif _all_answered(connector):
-        yield OVERRIDES.holds(connector.name, f"allowed: {', '.join(given)}")
+        yield OVERRIDES.holds(f"allowed: {', '.join(given)}")
     else:
         yield _no_answer(connector, OVERRIDES, "whether its overrides are allowed")
 
@@ -124,14 +118,14 @@ def support(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindin
         yield _no_answer(connector, kind, "whether it delivers exactly once", severity)
         return
     if verdict is Verdict.PASS:
-        yield kind.holds(connector.name, f"it answers SUPPORTED ({asked})")
+        yield kind.holds(f"it answers SUPPORTED ({asked})")
         return
     if verdict is Verdict.INCONCLUSIVE and found == _NOTHING and level == REQUIRED_LEVEL:
         verdict = Verdict.FAIL  # no answer is refused where one is required
     if is_supplied:
         verdict = Verdict.INCONCLUSIVE  # what is asked of it is not known
     remedy = _support_remedy(connector, level, found)
-    yield kind.finding(connector.name, verdict, f"{found} ({asked})", remedy, severity=severity)
+    yield kind.finding(verdict, f"{found} ({asked})", remedy, severity=severity)
 
 
 def boundary(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
@@ -139,27 +133,25 @@ def boundary(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindi
     wanted = connector.config.get(BOUNDARY_PROPERTY, BOUNDARIES[0]).lower()
     if wanted in ("poll", "interval"):
         what = "each batch that it polls" if wanted == "poll" else "an interval"
-        yield BOUNDARY.holds(connector.name, f"{BOUNDARY_PROPERTY}={wanted}: a transaction ends with {what}")
+        yield BOUNDARY.holds(f"{BOUNDARY_PROPERTY}={wanted}: a transaction ends with {what}")
         return
     refused = _messages(connector.answers, lambda name: name == BOUNDARY_PROPERTY)
     if refused or not (wanted in BOUNDARIES or any(references(wanted))):
         found = _quoted(refused) if refused else f"{BOUNDARY_PROPERTY}={wanted} is none of {', '.join(BOUNDARIES)}"
-        yield BOUNDARY.finding(connector.name, Verdict.FAIL, found, f"set {BOUNDARY_PROPERTY} to poll or interval")
+        yield BOUNDARY.failed(found, f"set {BOUNDARY_PROPERTY} to poll or interval")
     elif not _all_answered(connector):
         yield _no_answer(connector, BOUNDARY, f"whether it can keep {BOUNDARY_PROPERTY}={wanted}")
     elif wanted in BOUNDARIES:
-        yield BOUNDARY.holds(connector.name, "it ends its transactions itself")
+        yield BOUNDARY.holds("it ends its transactions itself")
     else:
-        yield BOUNDARY.holds(connector.name, f"every worker accepts what a config provider supplies ({wanted})")
+        yield BOUNDARY.holds(f"every worker accepts what a config provider supplies ({wanted})")
 
 
 def required_below_enabled(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """A connector that requires exactly-once has it."""
     if _level(connector) == REQUIRED_LEVEL:
         found = f"{SUPPORT_PROPERTY}={REQUIRED_LEVEL}, and in the mode {facts.mode} it has no exactly-once"
-        yield REQUIRED.finding(
-            connector.name, Verdict.FAIL, found, f"set {SUPPORT_PROPERTY}=requested, or roll to enabled"
-        )
+        yield REQUIRED.failed(found, f"set {SUPPORT_PROPERTY}=requested, or roll to enabled")
 
 
 _NOTHING = "it does not answer: its plugin is older than this question (KIP-618), or leaves it to its documentation"
@@ -213,13 +205,8 @@ def _no_answer(connector: ConnectorFacts, kind: Kind, what: str, severity: Sever
     without = [answer for answer in connector.answers if answer.problem]
     who = f"{', '.join(one.worker_id for one in without)} does not say" if _answered(connector) else "no worker says"
     why = f": {without[0].worker_id}: {without[0].problem}" if without else ""
-    return kind.finding(
-        connector.name,
-        Verdict.INCONCLUSIVE,
-        f"{who} {what}{why}",
-        "check again when the workers answer",
-        expected=_AN_ANSWER,
-        severity=severity,
+    return kind.unknown(
+        f"{who} {what}{why}", "check again when the workers answer", expected=_AN_ANSWER, severity=severity
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from airflow_eos_provider.finding import Finding, Verdict
 
@@ -58,7 +59,7 @@ class ConnectorFinding(Finding):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a rule asks, and what its findings have in common.
+    """What a rule asks, and what its findings have in common; ``report.py`` gives each its subject.
 
     :param name: in a word or two with dashes; scripts rely on it.
     :param fails: when it fails, and how much that weighs.
@@ -73,29 +74,26 @@ class Kind:
     expected: str = ""
     severity: Severity = Severity.WARNS
 
-    def holds(self, connector: str, found: str) -> ConnectorFinding:
-        return ConnectorFinding(connector, Verdict.PASS, found, kind=self.name, evidence=self.evidence)
+    def holds(self, found: str) -> ConnectorFinding:
+        return ConnectorFinding("", Verdict.PASS, found, kind=self.name, evidence=self.evidence)
+
+    def failed(self, found: str, remedy: str = "", **more: Any) -> ConnectorFinding:
+        return self.finding(Verdict.FAIL, found, remedy, **more)
+
+    def unknown(self, found: str, remedy: str = "", **more: Any) -> ConnectorFinding:
+        return self.finding(Verdict.INCONCLUSIVE, found, remedy, **more)
+
+    def unreadable(self, why: str, severity: Severity | None = None) -> ConnectorFinding:
+        """It is not known, for want of settings that cannot be read here."""
+        remedy = "run this where that can be read: with DescribeConfigs on cluster and topics, and the workers' files"
+        return self.unknown(why, remedy, severity=severity)
 
     def finding(
-        self,
-        connector: str,
-        verdict: Verdict,
-        found: str,
-        remedy: str = "",
-        *,
-        expected: str = "",
-        severity: Severity | None = None,
+        self, verdict: Verdict, found: str, remedy: str = "", *, expected: str = "", severity: Severity | None = None
     ) -> ConnectorFinding:
         """It does not hold, or that is not known."""
         expected, severity = expected or self.expected, severity or self.severity
-        return ConnectorFinding(
-            connector, verdict, found, expected, remedy, self.name, severity=severity, evidence=self.evidence
-        )
-
-    def unreadable(self, connector: str, why: str, severity: Severity | None = None) -> ConnectorFinding:
-        """It is not known, for want of settings that cannot be read here."""
-        remedy = "run this where that can be read: with DescribeConfigs on cluster and topics, and the workers' files"
-        return self.finding(connector, Verdict.INCONCLUSIVE, why, remedy, severity=severity)
+        return ConnectorFinding("", verdict, found, expected, remedy, self.name, "", severity, self.evidence)
 
 
 _VALIDATE = "PUT /connector-plugins/…/config/validate"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_eos_provider.data_text import counted, first_few
-from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, Reader
 from airflow_eos_provider.preflight.findings import MARKERS, READERS, TOPICS, ConnectorFinding
 from airflow_eos_provider.preflight.settings import of_client
@@ -30,12 +29,10 @@ _ASK_OWNER = (
 
 def topics(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     if connector.topics and not connector.topics_unknown:
-        yield TOPICS.holds(connector.name, f"it writes {_some(connector.topics)}")
+        yield TOPICS.holds(f"it writes {_some(connector.topics)}")
         return
     named = f"by its configuration {_some(connector.topics)}" if connector.topics else "none is known"
-    yield TOPICS.finding(
-        connector.name,
-        Verdict.INCONCLUSIVE,
+    yield TOPICS.unknown(
         f"{connector.topics_unknown or 'it has written to no topic yet'}; {named}",
         "check again when it has delivered; topic.tracking.enable of the workers lets Connect tell",
     )
@@ -47,9 +44,7 @@ def readers(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindin
         return
     doubts = _doubts(connector, facts)
     if doubts:
-        yield READERS.finding(
-            connector.name,
-            Verdict.INCONCLUSIVE,
+        yield READERS.unknown(
             doubts,
             "run this where they can be listed: it needs Describe on the cluster, the groups and the topics",
             expected="all consumer groups of its topics",
@@ -60,24 +55,21 @@ def readers(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindin
     found = [reader for reader in facts.readers if reader.topics & own]
     if not found and not doubts:
         yield READERS.holds(
-            connector.name,
             "no consumer group has offsets in its topics; Spark's structured streams, Flink, share groups and readers "
-            "without a group would not show",
+            "without a group would not show"
         )
     for reader in found:
         where = _some(tuple(sorted(reader.topics & own)))
         if reader.sink:
-            yield _of_sink(connector, facts, reader, where)
+            yield _of_sink(facts, reader, where)
             continue
         if any(name.lower().startswith(_STUMBLE) for name in (reader.group, *reader.clients)):
-            yield MARKERS.finding(
-                connector.name,
-                Verdict.INCONCLUSIVE,
+            yield MARKERS.unknown(
                 f"group {reader.group} looks like Spark's direct stream or Hudi, and reads {where}",
                 "set spark.streaming.kafka.allowNonConsecutiveOffsets=true there, or read by Structured Streaming",
             )
         who = f"group {reader.group} reads {where}: {_members(reader)}"
-        yield READERS.finding(connector.name, Verdict.INCONCLUSIVE, f"{who}; no broker knows how it reads", _ASK_OWNER)
+        yield READERS.unknown(f"{who}; no broker knows how it reads", _ASK_OWNER)
 
 
 def _doubts(connector: ConnectorFacts, facts: Facts) -> str:
@@ -94,23 +86,21 @@ def _doubts(connector: ConnectorFacts, facts: Facts) -> str:
     return facts.readers_unknown
 
 
-def _of_sink(connector: ConnectorFacts, facts: Facts, reader: Reader, where: str) -> ConnectorFinding:
+def _of_sink(facts: Facts, reader: Reader, where: str) -> ConnectorFinding:
     """How a sink connector's consumers read (``Worker.baseConsumerConfigs``)."""
     config = next((one.config for one in (*facts.connectors, *facts.silent_sinks) if one.name == reader.sink), {})
     readings = of_client(config, facts.files, "consumer", ISOLATION, UNCOMMITTED)
     uncommitted = [one for one in readings.known if one.text.lower() != COMMITTED]
     override = f"set consumer.override.{ISOLATION}={COMMITTED} of {reader.sink}"
     if uncommitted and not (readings.unknown and len(readings.known) == 1 and "by default" in uncommitted[0].origin):
-        return READERS.finding(
-            connector.name,
-            Verdict.FAIL,
+        return READERS.failed(
             f"sink connector {reader.sink} (group {reader.group}) reads {where} uncommitted: {uncommitted[0].origin}",
             f"{override}, or consumer.{ISOLATION} of the workers",
         )
     if readings.unknown:
         found = f"eos cannot tell how sink connector {reader.sink} reads {where}: {readings.unknown}"
-        return READERS.finding(connector.name, Verdict.INCONCLUSIVE, found, override)
-    return READERS.holds(connector.name, f"sink connector {reader.sink} reads {where} committed")
+        return READERS.unknown(found, override)
+    return READERS.holds(f"sink connector {reader.sink} reads {where} committed")
 
 
 def _members(reader: Reader) -> str:

@@ -46,14 +46,14 @@ def _find(facts: Facts) -> list[ConnectorFinding]:
     found = list(setting_rules.internal_topics(facts))
     found += setting_rules.ignored_of_workers(facts) if exactly_once and facts.sources else ()
     for connector in sorted(facts.connectors, key=lambda one: one.name):
-        found += worst_first(_findings_of(connector, facts))
+        found += worst_first(replace(one, subject=connector.name) for one in _findings_of(connector, facts))
     return found
 
 
 def _findings_of(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     rules = OF_ANY
     if connector.type == "sink":
-        yield SINK.holds(connector.name, "a sink connector: exactly-once source support changes nothing for it")
+        yield SINK.holds("a sink connector: exactly-once source support changes nothing for it")
     else:
         rules += OF_SOURCES if facts.mode.runs_exactly_once_tasks else BELOW_ENABLED
     for rule in rules:

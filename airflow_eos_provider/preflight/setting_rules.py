@@ -35,10 +35,8 @@ def ignored(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindin
     for (client, name), value in FORCED.items():
         given = connector.config.get(f"{client}.override.{name}")
         if given is not None and given != value:
-            yield _ignored(
-                connector.name,
-                f"{client}.override.{name} is ignored, {name}={value} is used",
-                "take it out of its configuration",
+            yield IGNORED.failed(
+                f"{client}.override.{name} is ignored, {name}={value} is used", "take it out of its configuration"
             )
 
 
@@ -48,8 +46,7 @@ def ignored_of_workers(facts: Facts) -> Iterator[ConnectorFinding]:
         workers = [w for w, known in facts.files.properties.items() if known.get(f"{client}.{name}", value) != value]
         if workers:
             what = "source connectors" if client == "consumer" else "tasks of source connectors"
-            yield _ignored(
-                "",
+            yield IGNORED.failed(
                 f"{client}.{name} in the file of {', '.join(workers)} is ignored for {what}, {name}={value} is used",
                 "take it out of the file; isolation.level still counts for sink connectors"
                 if client == "consumer"
@@ -57,8 +54,7 @@ def ignored_of_workers(facts: Facts) -> Iterator[ConnectorFinding]:
             )
     workers = [worker for worker, known in facts.files.properties.items() if FLUSH_TIMEOUT in known]
     if workers:
-        yield _ignored(
-            "",
+        yield IGNORED.failed(
             f"{FLUSH_TIMEOUT} in the file of {', '.join(workers)} is ignored for source connectors: offsets are "
             "written in their transactions",
             "set producer.override.transaction.timeout.ms of a connector instead",
@@ -70,7 +66,7 @@ def internal_topics(facts: Facts) -> Iterator[ConnectorFinding]:
     for topic in map(facts.files.shared, TOPICS):
         if topic.problem:
             verdict = Verdict.FAIL if topic.differing else Verdict.INCONCLUSIVE
-            yield INTERNAL_TOPICS.finding("", verdict, topic.problem, topic.remedy)
+            yield INTERNAL_TOPICS.finding(verdict, topic.problem, topic.remedy)
 
 
 def producer(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
@@ -83,18 +79,12 @@ def producer(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindi
         for one in given.known:
             if not bears(one):
                 failed = True
-                yield PRODUCER.finding(
-                    connector.name,
-                    Verdict.FAIL,
+                yield PRODUCER.failed(
                     f"{one.origin}: a producer with transactions does not start with that",
                     f"take {name} out of its configuration or the worker's file",
                     expected=f"{name}: {wanted}",
                 )
     if unknown:
-        yield PRODUCER.finding(connector.name, Verdict.INCONCLUSIVE, unknown)
+        yield PRODUCER.unknown(unknown)
     elif not failed:
-        yield PRODUCER.holds(connector.name, "acks, retries and requests in flight allow transactions")
-
-
-def _ignored(connector: str, found: str, remedy: str) -> ConnectorFinding:
-    return IGNORED.finding(connector, Verdict.FAIL, found, remedy)
+        yield PRODUCER.holds("acks, retries and requests in flight allow transactions")

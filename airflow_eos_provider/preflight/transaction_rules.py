@@ -43,19 +43,17 @@ def timeout(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindin
     given = _timeouts(connector, facts)
     allowed = _allowed(connector, facts)
     if isinstance(allowed, str):
-        yield TIMEOUT.unreadable(connector.name, allowed)
+        yield TIMEOUT.unreadable(allowed)
     elif above := [one for one in given.known if one.number is not None and one.number > allowed]:
-        yield TIMEOUT.finding(
-            connector.name,
-            Verdict.FAIL,
+        yield TIMEOUT.failed(
             f"{above[0].origin}, and the brokers allow {MAX_TIMEOUT}={allowed}",
             f"lower {_TIMEOUT_PROPERTY} of its producers, or raise {MAX_TIMEOUT} of the brokers",
             expected=f"at most {allowed} ms",
         )
     elif given.unknown:
-        yield TIMEOUT.unreadable(connector.name, given.unknown)
+        yield TIMEOUT.unreadable(given.unknown)
     else:
-        yield TIMEOUT.holds(connector.name, f"{_origins(given)}; the brokers allow {allowed}")
+        yield TIMEOUT.holds(f"{_origins(given)}; the brokers allow {allowed}")
 
 
 def fencing(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
@@ -63,14 +61,12 @@ def fencing(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindin
     severity = Severity.BLOCKS if _tasks(connector) > 1 else Severity.WARNS
     allowed = _allowed(connector, facts)
     if isinstance(allowed, str):
-        yield FENCING.unreadable(connector.name, allowed, severity)
+        yield FENCING.unreadable(allowed, severity)
     elif allowed >= FENCING_MS:
-        yield FENCING.holds(connector.name, f"the brokers allow {MAX_TIMEOUT}={allowed}")
+        yield FENCING.holds(f"the brokers allow {MAX_TIMEOUT}={allowed}")
     else:
         needless = "; one task that follows one needs no fencing" if severity is Severity.WARNS else ""
-        yield FENCING.finding(
-            connector.name,
-            Verdict.FAIL,
+        yield FENCING.failed(
             f"the brokers allow {MAX_TIMEOUT}={allowed}, and Connect fences with {FENCING_MS} ms{needless}",
             f"raise {MAX_TIMEOUT} of the brokers",
             severity=severity,
@@ -80,11 +76,9 @@ def fencing(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindin
 def name(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     """A worker can ask the leader for a fencing round (``PUT /connectors/<name>/fence``, seen with 4.3.1)."""
     if len(connector.answers) < 2 or not connector.topics_unknown.endswith(f"with 400: {NO_WORDS}"):
-        yield NAME.holds(connector.name, "the leader fences for the tasks of every worker")
+        yield NAME.holds("the leader fences for the tasks of every worker")
         return
-    yield NAME.finding(
-        connector.name,
-        Verdict.FAIL,
+    yield NAME.failed(
         "the workers' web server takes no path with its name, so no worker can ask the leader to fence its tasks "
         f"({connector.topics_unknown})",
         "REST cannot delete it: remove it by a record without a value under the key "
@@ -96,11 +90,9 @@ def name(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
 def many_tasks(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
     tasks = _tasks(connector)
     if tasks <= MANY:
-        yield MANY_TASKS.holds(connector.name, f"{tasks} tasks")
+        yield MANY_TASKS.holds(f"{tasks} tasks")
         return
-    yield MANY_TASKS.finding(
-        connector.name,
-        Verdict.FAIL,
+    yield MANY_TASKS.failed(
         f"{tasks} tasks, and Connect fences about one a second within {FENCING_MS // 1000} s",
         "split it into several connectors; or after each change of its task configs: 'eos fencing apply'",
     )
@@ -110,24 +102,22 @@ def interval(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFindi
     """A transaction that ends with an interval is over before its timeout."""
     boundary = connector.config.get("transaction.boundary", "").lower()
     if any(references(boundary)):
-        yield INTERVAL.unreadable(connector.name, "a config provider supplies transaction.boundary")
+        yield INTERVAL.unreadable("a config provider supplies transaction.boundary")
     if boundary != "interval":
         return
     intervals, timeouts = _intervals(connector, facts), _timeouts(connector, facts)
     pairs = [((i.number or 0) - (t.number or 0), i, t) for i in intervals.known for t in timeouts.known]
     excess, longest, limit = max(pairs, key=lambda pair: pair[0], default=(-1, None, None))
     if longest and limit and excess >= 0:
-        yield INTERVAL.finding(
-            connector.name,
-            Verdict.FAIL,
+        yield INTERVAL.failed(
             f"{longest.origin}, with {limit.origin}: a transaction may reach its timeout first",
             f"shorten {_BOUNDARY_INTERVAL}, or set producer.override.{_TIMEOUT_PROPERTY} higher",
             severity=Severity.BLOCKS if excess > ABORT_MS else Severity.WARNS,
         )
     elif unknown := intervals.unknown or timeouts.unknown:
-        yield INTERVAL.unreadable(connector.name, unknown)
+        yield INTERVAL.unreadable(unknown)
     else:
-        yield INTERVAL.holds(connector.name, f"{_origins(intervals)}, with {_origins(timeouts)}")
+        yield INTERVAL.holds(f"{_origins(intervals)}, with {_origins(timeouts)}")
 
 
 def record_size(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFinding]:
@@ -142,13 +132,11 @@ def record_size(connector: ConnectorFacts, facts: Facts) -> Iterator[ConnectorFi
     unknown_topics = [topic for topic in connector.topics if topic not in limits]
     if largest is None or (not smaller and (unknown_topics or sizes.unknown)):
         why = sizes.unknown or f"max.message.bytes of {unknown_topics[0]} is unknown"
-        yield RECORD_SIZE.unreadable(connector.name, why)
+        yield RECORD_SIZE.unreadable(why)
     elif not smaller:
-        yield RECORD_SIZE.holds(connector.name, f"{largest.origin}; its topics take as much")
+        yield RECORD_SIZE.holds(f"{largest.origin}; its topics take as much")
     else:
-        yield RECORD_SIZE.finding(
-            connector.name,
-            Verdict.FAIL,
+        yield RECORD_SIZE.failed(
             f"{largest.origin}, and {smaller[0]} takes max.message.bytes={limits[smaller[0]]}"
             + (f" ({len(smaller)} topics take less)" if len(smaller) > 1 else ""),
             f"raise max.message.bytes of the topic, or lower producer.override.{_REQUEST_SIZE}",
@@ -176,7 +164,7 @@ def transaction_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Connec
         case _:
             return
     remedy = "check transaction-size-max of its tasks (JMX, source-task-metrics) once it runs"
-    yield TRANSACTION_SIZE.finding(connector.name, verdict, found, remedy)
+    yield TRANSACTION_SIZE.finding(verdict, found, remedy)
 
 
 def _rate(connector: ConnectorFacts, facts: Facts) -> float | None:
