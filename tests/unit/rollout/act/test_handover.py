@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.finding import Verdict
@@ -32,9 +31,8 @@ from airflow_eos_provider.rollout.gate.state import CARRIED_OVER_SECONDS, GateSt
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.topic_progress import Ends, Memory
 from airflow_eos_provider.stored import from_json, to_json
+from tests.unit.rollout.conftest import ENABLED, FOREIGN, NOW, PREPARING, W1, W2, W3, Gate
 
-W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
-NOW = 1_000_000.0
 TASK = "upgrade/manual/roll"
 #: The year 2100: no look at the hosts is due, however long the suite has been running.
 LATER = 4_102_444_800.0
@@ -97,13 +95,6 @@ def test_what_another_version_has_stored_is_refused(change: dict[str, Any]) -> N
         GateState.from_dict({**gate_until().to_dict(), **change})
 
 
-def test_the_deadline_is_the_same_however_often_the_gate_is_carried_over() -> None:
-    state = gate_until()
-    for _ in range(3):
-        state = carried_over(state).taken_up(NOW + 1.0)
-    assert state == gate_until()
-
-
 def test_who_comes_back_late_has_time_for_a_look() -> None:
     state = gate_until()
     assert state.with_time_for_a_look(NOW) == state
@@ -122,34 +113,28 @@ def test_a_delay_moves_the_deadline_but_over_all_processes_no_further_than_once(
         assert state.delay.remaining(NOW + second) == 300.0 - second
 
 
-def test_the_task_downtime_is_counted_over_all_processes(gate: Any) -> None:
-    state, _ = looked(gate_until(), gate, 3.0)
-    state, _ = looked(carried_over(state), gate, 20.0)
-    assert state.downtime_seconds(NOW) == 3.0
-
-
-def test_a_hold_goes_on_on_the_same_group_but_each_of_the_polls_is_due_again(gate: Any) -> None:
-    state, answers = looked(gate_until(), gate, 0.0, 3.0, 6.0, conditions=SEEN_REMOTELY)
+@pytest.mark.parametrize(
+    ("change", "later", "looks", "passes"),
+    [
+        # a hold goes on on the same group, though each of the polls is due again: no five seconds more
+        (lambda c: c, 8.0, (0.0, 0.5, 1.0), True),
+        # it begins anew on another group, and where no process has looked for long, as in a paused DAG
+        (lambda c: c.place(("mirror", 1), W3).task("mirror", 1, worker_id=W3), 8.0, (0.0, 0.5, 1.0), False),
+        (lambda c: c, 6.0 + CARRIED_OVER_SECONDS, (0.0, 0.5, 1.0), False),
+    ],
+)
+def test_a_hold_is_carried_over_to_the_next_process(
+    gate: Any, change: Any, later: float, looks: tuple[float, ...], passes: bool
+) -> None:
+    waited = gate_until(deadline=NOW + 9000.0)
+    state, answers = looked(waited, gate, 0.0, 3.0, 6.0, conditions=SEEN_REMOTELY)
     assert answers == [None, None, Verdict.PASS]
-    _, answers = looked(carried_over(state).taken_up(NOW + 8.0), gate, 8.0, 8.5, 9.0)
-    assert answers == [None, None, Verdict.PASS]  # no five seconds more
-
-
-def test_a_hold_on_another_group_begins_anew(gate: Any) -> None:
-    state, _ = looked(gate_until(), gate, 0.0, 3.0, 6.0, conditions=SEEN_REMOTELY)
-    gate.cluster.place(("mirror", 1), W3).task("mirror", 1, worker_id=W3)
-    _, answers = looked(carried_over(state).taken_up(NOW + 8.0), gate, 8.0, 8.5, 9.0, 13.5)
-    assert answers == [None, None, None, Verdict.PASS]
-
-
-def test_a_hold_at_which_no_process_has_looked_for_long_begins_anew(gate: Any) -> None:
-    """As in a paused DAG, whose task comes back long after its gate was seen to hold."""
-    state = gate_until(deadline=NOW + 9000.0)
-    state, _ = looked(state, gate, 0.0, 3.0, 6.0, conditions=SEEN_REMOTELY)
-    later = 6.0 + CARRIED_OVER_SECONDS
+    assert state.downtime_seconds(NOW - 1.0) == 1.0, "of the first look, over all processes"
+    change(gate.cluster)
     state = carried_over(state).taken_up(NOW + later)
-    _, answers = looked(state, gate, *(later + second for second in (0.0, 0.5, 1.0, 5.5)))
-    assert answers == [None, None, None, Verdict.PASS]
+    assert state.deadline == waited.deadline
+    _, answers = looked(state, gate, *(later + second for second in (*looks, 5.5)))
+    assert answers == [None, None, Verdict.PASS if passes else None, Verdict.PASS]
 
 
 def test_what_is_remembered_of_the_topics_survives_being_stored() -> None:
@@ -240,46 +225,65 @@ def delayed_by_a_leader_that_is_done(cluster: Any) -> None:
     cluster.assign(W1, delay_ms=300_000).leader = W1
 
 
+def asked_to_stop(elsewhere: Elsewhere) -> None:
+    request = Request("r1", RequestKind.ABORT, NOW, "bob", "wrong cluster")
+    elsewhere.content = replace(elsewhere.content, requests={"r1": request})
+
+
+def taken_over(lease: Lease | None) -> Any:
+    return lambda elsewhere: vars(elsewhere).update(content=replace(elsewhere.content, lease=lease))
+
+
+OTHERS = Lease(Owner.this_process(), "r1", "bob", "w3: intent", time.time() + 60)
+
+
 @pytest.mark.parametrize(
-    ("change", "waiting", "reason", "not_again"),
+    ("change", "waiting", "looks", "reason", "not_again"),
     [
-        (lambda c: c.join("w9:8083"), {}, "seen remotely, the gate's answer is inconclusive", None),
-        (lambda c: c, {"look_at": 0.0}, "the hosts are due for a check", {"look_at": LATER}),
-        (failed_by_fencing, {}, "failed tasks may be restarted: mirror", {"failed_tasks_restarted": True}),
+        (lambda e: e.gate.cluster.join(FOREIGN), {}, 1, "seen remotely, the gate's answer is inconclusive", None),
+        (lambda e: e, {"look_at": 0.0}, 1, "the hosts are due for a check", {"look_at": LATER}),
         (
-            delayed_by_a_leader_that_is_done,
+            lambda e: failed_by_fencing(e.gate.cluster),
             {},
+            1,
+            "failed tasks may be restarted: mirror",
+            {"failed_tasks_restarted": True},
+        ),
+        (
+            lambda e: delayed_by_a_leader_that_is_done(e.gate.cluster),
+            {},
+            1,
             f"a restart of {W1} would end the rebalance delay",
             {"delay_ended_for": (W2,)},
         ),
+        # the gate holds as far as can be seen, or its time is over
+        (lambda e: e, {}, 3, "seen remotely, the gate's answer is pass", None),
+        (
+            lambda e: e.gate.cluster.task("mirror", 1, state="UNASSIGNED"),
+            {"deadline": NOW + 7.0},
+            3,
+            "seen remotely, the gate's answer is fail",
+            None,
+        ),
+        (asked_to_stop, {}, 1, "bob asked for abort: wrong cluster", None),
+        (taken_over(None), {}, 1, "the journal's lease was taken over: None", None),
+        (taken_over(OTHERS), {}, 1, f"the journal's lease was taken over: {OTHERS}", None),
     ],
 )
 def test_the_task_is_called_for_what_only_a_process_of_it_can_do_and_once(
-    elsewhere: Elsewhere, change: Any, waiting: dict[str, Any], reason: str, not_again: dict[str, Any] | None
+    elsewhere: Elsewhere,
+    change: Any,
+    waiting: dict[str, Any],
+    looks: int,
+    reason: str,
+    not_again: dict[str, Any] | None,
 ) -> None:
-    change(elsewhere.gate.cluster)
-    assert elsewhere.look(gate_until(**waiting)).look() == reason
+    change(elsewhere)
+    look = elsewhere.look(gate_until(**waiting))
+    assert [look.look() for _ in range(looks)] == [None] * (looks - 1) + [reason]
+    assert looks == 1 or "checks pass" in look.status_line
     if not_again is not None:
         assert elsewhere.look(gate_until(**not_again)).look() is None
-
-
-def test_the_task_is_called_when_the_gate_holds_as_far_as_can_be_seen(elsewhere: Elsewhere) -> None:
-    look = elsewhere.look(gate_until())
-    assert [look.look() for _ in range(3)] == [None, None, "seen remotely, the gate's answer is pass"]
-    assert "checks pass" in look.status_line
-    assert look.gate.hold.snapshot
-
-
-def test_the_task_is_called_when_the_time_of_the_gate_is_over(elsewhere: Elsewhere) -> None:
-    elsewhere.gate.cluster.task("mirror", 1, state="UNASSIGNED")
-    look = elsewhere.look(gate_until(deadline=NOW + 7.0))
-    assert [look.look() for _ in range(3)] == [None, None, "seen remotely, the gate's answer is fail"]
-
-
-def test_the_task_is_called_when_an_operator_asks_it_to_stop(elsewhere: Elsewhere) -> None:
-    request = Request("r1", RequestKind.ABORT, NOW, "bob", "wrong cluster")
-    elsewhere.content = replace(elsewhere.content, requests={"r1": request})
-    assert elsewhere.look(gate_until()).look() == "bob asked for abort: wrong cluster"
 
 
 @pytest.mark.parametrize("worker_id", [W1, W2, W3])
@@ -300,14 +304,6 @@ def test_the_task_is_called_once_to_look_at_the_host_of_another_worker_that_fall
     assert [again.look(), again.look()] == [None, None]
     elsewhere.gate.cluster.kill(W1)
     assert [again.look(), again.look()] == [None, f"{W1} does not answer: its host must be checked"]
-
-
-@pytest.mark.parametrize("lease", [None, Lease(Owner.this_process(), "r1", "bob", "w3: intent", time.time() + 60)])
-def test_the_task_is_called_when_another_controller_has_taken_over(elsewhere: Elsewhere, lease: Lease | None) -> None:
-    elsewhere.content = replace(elsewhere.content, lease=lease)
-    reason = elsewhere.look(gate_until()).look()
-    assert reason is not None
-    assert "taken over" in reason
 
 
 def test_what_is_away_for_a_moment_is_waited_for_until_the_deadline(elsewhere: Elsewhere) -> None:
@@ -336,7 +332,7 @@ def test_the_leader_is_not_restarted_for_a_delay_while_a_member_is_away(gate: An
     assert leader() is None
 
 
-def test_a_pending_leader_is_not_restarted_out_of_turn(gate_of: Any) -> None:
-    gate = gate_of(Mode.ENABLED, Mode.PREPARING)
+def test_a_pending_leader_is_not_restarted_out_of_turn(gate: Gate) -> None:
+    gate = Gate(ENABLED, PREPARING)
     gate.cluster.leader = W3
     assert leader_to_restart(gate.plan, gate.steps, gate.cluster.observe(), gate.expected(), 300.0) is None
