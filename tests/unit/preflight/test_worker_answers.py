@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.preflight import worker_answers
 from airflow_eos_provider.preflight.worker_answers import Answers, ask_workers
+from tests.http_server import served
 
 #: No test waits so long; seconds.
 LIMIT = 60.0
@@ -80,48 +79,12 @@ class Simulated:
 def session_of(workers: Sequence[Simulated]) -> Iterator[ConnectSession]:
     """A session of a cluster of these workers."""
     with ExitStack() as stack:
-        urls = [stack.enter_context(_served(worker)) for worker in workers]
-        described = tuple(WorkerDescription(url) for url in urls)
+        ports = [stack.enter_context(served(worker.answer)) for worker in workers]
+        described = tuple(WorkerDescription(f"http://127.0.0.1:{port}") for port in ports)
         cluster = ConnectCluster(
             KafkaSettings({"bootstrap.servers": "127.0.0.1:1"}), "g", RestSettings(timeout_seconds=LIMIT), described
         )
         yield stack.enter_context(ConnectSession(cluster, answer_seconds=LIMIT))
-
-
-@contextmanager
-def _served(worker: Simulated) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _reply(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, document = worker.answer(self.command, self.path)
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_PUT = _reply
-
-        def log_message(self, *_: object) -> None:
-            """Nothing on standard error."""
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads, block_on_close = True, False
-
-        def handle_error(self, *_: object) -> None:
-            """A client that has gone is no error."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def connectors(count: int, **config: str) -> list[ConnectorStatus]:

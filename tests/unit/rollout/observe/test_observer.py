@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +21,7 @@ from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from airflow_eos_provider.rollout.observe import observer as observer_module
 from airflow_eos_provider.rollout.observe.observer import InternalTopics, Observer
 from airflow_eos_provider.rollout.observe.topic_watch import AT_ONCE, LogWatch
+from tests.http_server import served
 
 WORKERS = 40
 
@@ -30,54 +29,38 @@ WORKERS = 40
 GIVE_UP_SECONDS = 20.0
 
 
-class Together(ThreadingHTTPServer):
-    """Workers that answer ``GET /`` only once all of them have been asked."""
+class Together:
+    """Workers that answer ``GET /`` only once all of them have been asked.
 
-    daemon_threads = True
-    request_queue_size = WORKERS
+    :ivar port: theirs, at as many addresses.
+    """
+
+    port = 0
 
     def __init__(self) -> None:
-        super().__init__(("0.0.0.0", 0), _Handler)
         self.all_asked = threading.Barrier(WORKERS, timeout=GIVE_UP_SECONDS)
         self.topics_asked = threading.Barrier(AT_ONCE, timeout=GIVE_UP_SECONDS)
 
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        assert isinstance(self.server, Together)
-        if self.path == "/":
-            self.server.all_asked.wait()
-            self.answer(b'{"version": "4.3.1", "commit": "c", "kafka_cluster_id": "k"}')
-        elif self.path.endswith("/topics"):
-            self.server.topics_asked.wait()
-            name = self.path.split("/")[2]
-            self.answer(json.dumps({name: {"topics": [f"of-{name}"]}}).encode())
-        elif self.path == "/health":
-            self.answer(b'{"status": "healthy", "message": ""}')
-        else:
-            self.answer(b'{"a": {"status": {"type": "source", "connector": {"state": "RUNNING", "worker_id": "w"}}}}')
-
-    def answer(self, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+    def answer(self, _: str, path: str) -> tuple[int, Any]:
+        if path == "/":
+            self.all_asked.wait()
+            return 200, {"version": "4.3.1", "commit": "c", "kafka_cluster_id": "k"}
+        if path.endswith("/topics"):
+            self.topics_asked.wait()
+            name = path.split("/")[2]
+            return 200, {name: {"topics": [f"of-{name}"]}}
+        if path == "/health":
+            return 200, {"status": "healthy", "message": ""}
+        return 200, {"a": {"status": {"type": "source", "connector": {"state": "RUNNING", "worker_id": "w"}}}}
 
 
 @pytest.fixture
 def together() -> Iterator[Together]:
-    server = Together()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.all_asked.abort()
-    server.topics_asked.abort()
-    server.shutdown()
-    server.server_close()
-    thread.join(GIVE_UP_SECONDS)
+    workers = Together()
+    with served(workers.answer, "0.0.0.0") as workers.port:
+        yield workers
+        workers.all_asked.abort()
+        workers.topics_asked.abort()
 
 
 @pytest.fixture
@@ -118,7 +101,7 @@ def remotely(cluster: ConnectCluster) -> Observer:
 
 def test_all_workers_are_asked_at_once(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observer_module, "ANSWER_SECONDS", GIVE_UP_SECONDS)
-    observation = remotely(cluster_at(together.server_address[1])).observe()
+    observation = remotely(cluster_at(together.port)).observe()
     assert [worker.rest_problem for worker in observation.workers] == [None] * WORKERS
     assert observation.statuses is not None
     assert set(observation.statuses) == {"a"}
@@ -128,7 +111,7 @@ def test_connectors_are_asked_together_what_they_write_and_a_worker_that_is_gone
     together: Together,
 ) -> None:
     """The worker answers only once :data:`AT_ONCE` requests have come, so one after another none would end."""
-    cluster = cluster_at(together.server_address[1], workers=2)
+    cluster = cluster_at(together.port, workers=2)
     answers, gone = cluster.workers[0], cluster_at(1, workers=1).workers[0]
     names = [f"c{number}" for number in range(3 * AT_ONCE)]
     state = ClusterState({name: ConnectorConfigState(name, {}, 0, "STARTED") for name in names}, end_offset=1)
