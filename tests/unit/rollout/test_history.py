@@ -32,9 +32,7 @@ from airflow_eos_provider.rollout.history import (
 )
 from airflow_eos_provider.rollout.outcome import WorkerOutcome
 from airflow_eos_provider.rollout.plan.plan import ChangeKind
-
-W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
-NOW = 1_000_000.0
+from tests.unit.rollout.conftest import NOW, W1, W2, W3
 
 
 @pytest.fixture

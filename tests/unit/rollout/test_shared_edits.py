@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.mode import MODE_PROPERTY
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.journal.content import JournalContent
@@ -26,10 +26,8 @@ from airflow_eos_provider.rollout.plan.earlier_rolls import temporary_isolation
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.plan.preflight import files
 from airflow_eos_provider.rollout.plan.worker_edits import Former
+from tests.unit.rollout.conftest import DISABLED, NOW, PREPARING, W1, W2, W3, token
 
-W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
-NOW = 1_000_000.0
-DISABLED, PREPARING, ENABLED = Mode.DISABLED, Mode.PREPARING, Mode.ENABLED
 SHARED = "/etc/connect/shared.properties"
 
 
@@ -40,7 +38,7 @@ def cluster(cluster_in: Any) -> Any:
 
 
 def step(worker_id: str, status: StepStatus, at: float) -> Step:
-    return Step(worker_id, status, at, restarted_after=at - 20, replaces=f"{worker_id} started at {NOW - 3_600.0}")
+    return Step(worker_id, status, at, restarted_after=at - 20, replaces=token(worker_id))
 
 
 def steps(*each: Step) -> dict[str, Step]:
@@ -78,14 +76,6 @@ def test_workers_that_need_different_changes_of_one_edit_are_refused(cluster: An
     check = files(cluster.facts(W2, declared=declared).observe(), PREPARING)
     assert check.verdict is Verdict.FAIL
     assert f"{W2} and {W1} share the file {SHARED} and need different changes of it" in check.found
-
-
-def test_two_workers_that_are_one_process_are_refused(cluster: Any) -> None:
-    """With one file for both, a pid file that names the wrong one of them would restart the other."""
-    cluster.facts(W2, start_token=cluster.workers[W1].facts.start_token)
-    check = files(cluster.observe(), PREPARING)
-    assert check.verdict is Verdict.FAIL
-    assert f"{W2} and {W1} are found as one process" in check.found
 
 
 # what a roll may have left of it

@@ -11,9 +11,8 @@ from airflow_eos_provider.rollout.check import passed
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.topic_progress import Memory
 from airflow_eos_provider.rollout.settings import RolloutSettings
+from tests.unit.rollout.conftest import NOW, W1, W2, W3
 
-W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
-NOW = 1_000_000.0
 SETTINGS = RolloutSettings(polls=2, hold_seconds=4.0)
 
 

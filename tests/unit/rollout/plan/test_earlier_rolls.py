@@ -24,12 +24,7 @@ from airflow_eos_provider.rollout.history import whole_history
 from airflow_eos_provider.rollout.plan.earlier_rolls import left_down, temporary_isolation
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, make_plan
 from airflow_eos_provider.rollout.plan.worker_edits import Former, properties_to_set
-
-W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
-
-
-NOW = 1_000_000.0
-
+from tests.unit.rollout.conftest import DISABLED, ENABLED, NOW, PREPARING, W1, W2, W3
 
 KAFKA = KafkaSettings.of("127.0.0.1:1")
 
@@ -126,9 +121,6 @@ def test_status_says_when_the_journal_that_would_tell_cannot_be_read(
 # A property that a roll has set for the way is put back as it was, and only one that a roll has set
 
 
-PREPARING, ENABLED, DISABLED = Mode.PREPARING, Mode.ENABLED, Mode.DISABLED
-
-
 ISOLATION = "isolation.level"
 
 
@@ -150,35 +142,25 @@ def prepared(cluster_in: Any, isolation: str | None = None) -> tuple[Any, Plan]:
 
     :param isolation: what its files said before of isolation.level.
     """
-    before = cluster_in(DISABLED)
-    if isolation is not None:
-        for worker_id in (W1, W2, W3):
-            facts = before.workers[worker_id].facts
-            before.facts(worker_id, properties={**facts.properties, ISOLATION: isolation})
-    return cluster_in(PREPARING), before.plan(PREPARING)
+    return cluster_in(PREPARING), cluster_in(DISABLED).says(ISOLATION, isolation).plan(PREPARING)
 
 
-@pytest.mark.parametrize("isolation", [None, "read_uncommitted"])
-def test_what_the_way_up_has_set_is_known_with_what_stood_there(cluster_in: Any, isolation: str | None) -> None:
+@pytest.mark.parametrize(
+    ("isolation", "change", "found"),
+    [
+        (None, lambda c: c, dict.fromkeys((W1, W2, W3), Former(None))),
+        ("read_uncommitted", lambda c: c, dict.fromkeys((W1, W2, W3), Former("read_uncommitted"))),
+        ("read_committed", lambda c: c, {}),  # the owner's
+        (None, lambda c: c.facts(W2, digest="edited"), {W1: Former(None), W3: Former(None)}),  # edited since
+    ],
+)
+def test_what_the_way_up_has_set_is_known_with_what_stood_there(
+    cluster_in: Any, isolation: str | None, change: Any, found: dict[str, Former]
+) -> None:
     cluster, plan = prepared(cluster_in, isolation)
-    found = temporary_isolation(journal_of((plan, StepStatus.PASSED)), cluster.observe())
-    assert found == dict.fromkeys((W1, W2, W3), Former(isolation))
-
-
-def test_what_the_owner_has_set_is_his(cluster_in: Any) -> None:
-    cluster, plan = prepared(cluster_in, "read_committed")
-    assert temporary_isolation(journal_of((plan, StepStatus.PASSED)), cluster.observe()) == {}
-
-
-def test_a_file_that_was_edited_since_is_its_owners(cluster_in: Any) -> None:
-    cluster, plan = prepared(cluster_in)
-    cluster.facts(W2, digest="edited")
-    assert sorted(temporary_isolation(journal_of((plan, StepStatus.PASSED)), cluster.observe())) == [W1, W3]
-
-
-def test_without_a_journal_nothing_is_known_and_nothing_is_put_back(cluster_in: Any) -> None:
-    cluster, _ = prepared(cluster_in)
-    assert temporary_isolation(JournalContent(), cluster.observe()) == {}
+    observation = change(cluster).observe()
+    assert temporary_isolation(journal_of((plan, StepStatus.PASSED)), observation) == found
+    assert temporary_isolation(JournalContent(), observation) == {}, "without a journal nothing is put back"
 
 
 @pytest.mark.parametrize("status", [StepStatus.RESTORED, StepStatus.INTENT, StepStatus.FAILED])
@@ -191,11 +173,7 @@ def test_a_roll_that_has_not_changed_the_file_for_good_is_passed_over(cluster_in
 def test_the_files_are_followed_back_over_several_rolls(cluster_in: Any) -> None:
     """Down to disabled, where the property has to stay, and up to preparing again."""
     down = cluster_in(ENABLED).plan(DISABLED)
-    at_the_bottom = cluster_in(DISABLED)
-    for worker_id in (W1, W2, W3):
-        facts = at_the_bottom.workers[worker_id].facts
-        at_the_bottom.facts(worker_id, properties={**facts.properties, ISOLATION: "read_committed"})
-    up = at_the_bottom.plan(PREPARING)
+    up = cluster_in(DISABLED).says(ISOLATION, "read_committed").plan(PREPARING)
     assert [change.sets_isolation for change in (*down.workers, *up.workers)] == [True] * 3 + [False] * 3
     journal = journal_of((down, StepStatus.PASSED), (up, StepStatus.PASSED))
     assert temporary_isolation(journal, cluster_in(PREPARING).observe())[W1] == Former(None)
