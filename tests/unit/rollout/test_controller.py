@@ -55,17 +55,6 @@ def described(tmp_path: Path) -> ConnectCluster:
     return ConnectCluster.from_file(file)
 
 
-def test_a_retry_of_an_aborted_rollout_begins_nothing(
-    described: ConnectCluster, cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The plan may still fit, since nothing was touched: all the same an operator has aborted it."""
-    plan = cluster.plan(Mode.PREPARING)
-    record = RolloutRecord("r1", plan.to_dict(), {}, RolloutState.ABORTED, 1.0, note="ann asked for abort: wrong one")
-    monkeypatch.setattr(planner, "read_journal", lambda *_: JournalContent(rollouts={"r1": record}))
-    with pytest.raises(StopRequestedError, match="ann asked for abort: wrong one"):
-        Controller(described, checkpoint=Remembered("r1")).apply(plan)
-
-
 TASK = "upgrade/manual/roll"
 
 
@@ -75,26 +64,45 @@ def waited() -> GateState:
     )
 
 
-@pytest.mark.parametrize("owner", [Owner.deferred_task("upgrade/another/roll"), Owner.this_process()])
-def test_a_task_that_was_taken_over_while_it_was_deferred_touches_nothing(
-    described: ConnectCluster, cluster: Any, monkeypatch: pytest.MonkeyPatch, owner: Owner
+def journal_says(
+    monkeypatch: pytest.MonkeyPatch, plan: Plan, state: RolloutState, owner: Owner | None = None, note: str = ""
 ) -> None:
-    plan = cluster.plan(Mode.PREPARING)
-    record = RolloutRecord("r1", plan.to_dict(), {}, RolloutState.RUNNING, 1.0)
-    lease = Lease(owner, "r1", "bob", "w1: intent", time.time() + 60.0)
+    """The journal has rollout r1 of this plan, held by this owner."""
+    lease = Lease(owner, "r1", "bob", "w1: intent", time.time() + 60.0) if owner is not None else None
+    record = RolloutRecord("r1", plan.to_dict(), {}, state, 1.0, note=note)
     monkeypatch.setattr(planner, "read_journal", lambda *_: JournalContent(lease, {"r1": record}))
-    with pytest.raises(FencedError, match="while this task was deferred"):
-        Controller(described, task=TASK).go_on(plan, waited())
 
 
-def test_a_deferred_task_whose_plan_was_changed_meanwhile_touches_nothing(
+def test_a_retry_of_an_aborted_rollout_begins_nothing(
     described: ConnectCluster, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = RolloutRecord("r1", cluster.plan(Mode.PREPARING).to_dict(), {}, RolloutState.RUNNING, 1.0)
-    lease = Lease(Owner.deferred_task(TASK), "r1", "ann", "waiting", time.time() + 60.0)
-    monkeypatch.setattr(planner, "read_journal", lambda *_: JournalContent(lease, {"r1": record}))
-    with pytest.raises(PlanMovedError, match="Rollout r1 carries out plan"):
-        Controller(described, task=TASK).go_on(cluster.plan(Mode.ENABLED), waited())
+    """The plan may still fit, since nothing was touched: all the same an operator has aborted it."""
+    plan = cluster.plan(Mode.PREPARING)
+    journal_says(monkeypatch, plan, RolloutState.ABORTED, note="ann asked for abort: wrong one")
+    with pytest.raises(StopRequestedError, match="ann asked for abort: wrong one"):
+        Controller(described, checkpoint=Remembered("r1")).apply(plan)
+
+
+@pytest.mark.parametrize(
+    ("owner", "target", "error", "words"),
+    [
+        (Owner.deferred_task("upgrade/another/roll"), Mode.PREPARING, FencedError, "while this task was deferred"),
+        (Owner.this_process(), Mode.PREPARING, FencedError, "while this task was deferred"),
+        (Owner.deferred_task(TASK), Mode.ENABLED, PlanMovedError, "Rollout r1 carries out plan"),
+    ],
+)
+def test_a_task_that_was_taken_over_or_whose_plan_was_changed_while_it_was_deferred_touches_nothing(
+    described: ConnectCluster,
+    cluster: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: Owner,
+    target: Mode,
+    error: type[Exception],
+    words: str,
+) -> None:
+    journal_says(monkeypatch, cluster.plan(Mode.PREPARING), RolloutState.RUNNING, owner)
+    with pytest.raises(error, match=words):
+        Controller(described, task=TASK).go_on(cluster.plan(target), waited())
 
 
 def test_gates_are_handed_over_only_where_a_task_can_come_back(described: ConnectCluster, cluster: Any) -> None:
@@ -197,25 +205,25 @@ def looks(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Looks:
 QUICK = RolloutSettings(polls=3, hold_seconds=0.0, poll_interval_seconds=0.0)
 
 
-def looking(described: ConnectCluster, looks: Looks) -> Controller:
+@pytest.fixture
+def controller(described: ConnectCluster, looks: Looks) -> Controller:
     """A controller whose looks are counted."""
     controller = Controller(described, settings=QUICK)
     controller.observer = looks  # type: ignore[assignment]
     return controller
 
 
-def found(described: ConnectCluster, looks: Looks) -> tuple[Controller, Plan]:
-    """A controller that has just found the plan of a roll to ``preparing`` by its hash, as ``eos apply`` does."""
-    controller = looking(described, looks)
+def found(controller: Controller, looks: Looks) -> Plan:
+    """The plan of a roll to ``preparing``, just found by its hash, as by ``eos apply``."""
     shown = controller.plan(Mode.PREPARING).hash
     looks.count = 0
-    return controller, controller.find_plan(shown)
+    return controller.find_plan(shown)
 
 
-def test_a_roll_looks_five_times_before_its_first_act(described: ConnectCluster, looks: Looks) -> None:
+def test_a_roll_looks_five_times_before_its_first_act(controller: Controller, looks: Looks) -> None:
     """To find the plan; under the lease, which is the gate's first look; twice more for the gate; right before the act.
     The figure is in docs/explanation/how-a-roll-works.md."""
-    controller, plan = found(described, looks)
+    plan = found(controller, looks)
     assert looks.count == 1
     with pytest.raises(FirstActError):
         controller.apply(plan)
@@ -223,8 +231,7 @@ def test_a_roll_looks_five_times_before_its_first_act(described: ConnectCluster,
 
 
 @pytest.mark.parametrize("target", Mode)
-def test_one_look_serves_whichever_plan_is_meant(described: ConnectCluster, looks: Looks, target: Mode) -> None:
-    controller = looking(described, looks)
+def test_one_look_serves_whichever_plan_is_meant(controller: Controller, looks: Looks, target: Mode) -> None:
     shown = controller.replan(target)
     looks.count = 0
     assert controller.find_plan(shown.short_hash) == shown
@@ -232,9 +239,8 @@ def test_one_look_serves_whichever_plan_is_meant(described: ConnectCluster, look
 
 
 def test_a_plan_is_found_although_that_of_another_mode_cannot_be_made(
-    described: ConnectCluster, looks: Looks, monkeypatch: pytest.MonkeyPatch
+    controller: Controller, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    controller = looking(described, looks)
     shown = controller.replan(Mode.ENABLED)
     plan_from = planner.Planner._plan_from
 
@@ -249,8 +255,7 @@ def test_a_plan_is_found_although_that_of_another_mode_cannot_be_made(
         controller.find_plan("0" * 64)
 
 
-def test_the_look_that_no_plan_fits_says_what_has_moved(described: ConnectCluster, cluster: Any, looks: Looks) -> None:
-    controller = looking(described, looks)
+def test_the_look_that_no_plan_fits_says_what_has_moved(controller: Controller, cluster: Any, looks: Looks) -> None:
     shown = controller.replan(Mode.PREPARING)
     cluster.edit_file("w1:8083", Mode.ENABLED)
     looks.count = 0
@@ -262,12 +267,10 @@ def test_the_look_that_no_plan_fits_says_what_has_moved(described: ConnectCluste
 
 
 def test_a_plan_that_is_done_is_found_and_reported_on_one_look(
-    described: ConnectCluster, cluster: Any, looks: Looks, monkeypatch: pytest.MonkeyPatch
+    controller: Controller, cluster: Any, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    controller = looking(described, looks)
     plan = controller.replan(Mode.PREPARING)
-    record = RolloutRecord("r1", plan.to_dict(), {}, RolloutState.DONE, 1.0)
-    monkeypatch.setattr(planner, "read_journal", lambda *_: JournalContent(rollouts={"r1": record}))
+    journal_says(monkeypatch, plan, RolloutState.DONE)
     for worker_id in cluster.workers:
         cluster.roll(worker_id, Mode.PREPARING, at=time.time())
     looks.count = 0
@@ -276,9 +279,9 @@ def test_a_plan_that_is_done_is_found_and_reported_on_one_look(
 
 
 def test_a_plan_that_was_found_long_ago_is_compared_with_a_look_of_now(
-    described: ConnectCluster, cluster: Any, looks: Looks, monkeypatch: pytest.MonkeyPatch
+    controller: Controller, cluster: Any, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    controller, plan = found(described, looks)
+    plan = found(controller, looks)
     monkeypatch.setattr(planner, "STABLE_SECONDS", -1.0)
     cluster.edit_file("w1:8083", Mode.ENABLED)
     monkeypatch.setattr(OpenJournal, "acquire", OpenJournal.nothing)  # not even asked for
@@ -288,13 +291,13 @@ def test_a_plan_that_was_found_long_ago_is_compared_with_a_look_of_now(
 
 
 def test_what_moved_before_the_lease_was_taken_is_seen_under_it(
-    described: ConnectCluster, cluster: Any, looks: Looks, monkeypatch: pytest.MonkeyPatch
+    controller: Controller, cluster: Any, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def acquire(journal: OpenJournal, *, take_over: bool) -> JournalContent:
         cluster.edit_file("w1:8083", Mode.ENABLED)
         return JournalContent()
 
     monkeypatch.setattr(OpenJournal, "acquire", acquire)
-    controller, plan = found(described, looks)
+    plan = found(controller, looks)
     with pytest.raises(PlanMovedError):
         controller.apply(plan)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.table import Table
+from rich.text import Text
 from typer.testing import CliRunner
 
 from airflow_eos_provider.cli.cluster import status
@@ -33,6 +35,8 @@ from airflow_eos_provider.journal.records import (
     Step,
     StepStatus,
 )
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.lab import command as lab_command
 from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
 from airflow_eos_provider.output import print_json
@@ -40,7 +44,6 @@ from airflow_eos_provider.rollout.drift.drift import Drift
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.history import Rollout
 from airflow_eos_provider.rollout.outcome import RolloutReport, WorkerOutcome
-from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.terminal import DataConsole
 
 #: Markup that closes nothing, a style, an escape sequence, a line of its own, a right-to-left mark, an emoji's name.
@@ -61,47 +64,35 @@ def require_data(text: str, times: int = 1) -> None:
     assert text.count(SHOWN) >= times, repr(text)
 
 
-def observation(cluster: Any) -> Any:
+def test_the_tables_of_status(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.add_connector(HOSTILE, on="w1:8083", kind=HOSTILE, state=HOSTILE)
     cluster.task("mirror", 0, worker_id=HOSTILE, state=HOSTILE)
-    return replace(cluster.observe(), group_id=HOSTILE)
-
-
-def test_the_tables_of_status(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    seen = observation(cluster)
-    status._show_group(seen)
-    require_data(capsys.readouterr().out)
-    status._show_connectors(seen)
-    require_data(capsys.readouterr().out, 4)
-    hostile = replace(seen.workers[0], mode=replace(seen.workers[0].mode, reason=HOSTILE))
-    status._show_workers(replace(seen, workers=(hostile,)))
-    require_data(capsys.readouterr().out)
-    status._show_findings((Finding(HOSTILE, Verdict.FAIL, HOSTILE, HOSTILE, HOSTILE),))
-    require_data(capsys.readouterr().out, 2)
-    status._show_findings(findings(seen))
-    assert all(line.isprintable() for line in capsys.readouterr().out.splitlines())
-
-
-def test_the_transactions_of_status(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
-    from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
-
     transaction = TransactionDescription(HOSTILE, TransactionState(HOSTILE), 1, 1, 60_000, None, ())
-    status._show_transactions(cluster.see(transactions=(transaction,)).observe())
-    require_data(capsys.readouterr().out, 2)
+    seen = replace(cluster.see(transactions=(transaction,)).observe(), group_id=HOSTILE)
+    hostile = replace(seen.workers[0], mode=replace(seen.workers[0].mode, reason=HOSTILE))
+    tables: list[tuple[Callable[[], object], int]] = [
+        (lambda: status._show_group(seen), 1),
+        (lambda: status._show_connectors(seen), 4),
+        (lambda: status._show_workers(replace(seen, workers=(hostile,))), 1),
+        (lambda: status._show_transactions(seen), 2),
+        (lambda: status._show_findings((Finding(HOSTILE, Verdict.FAIL, HOSTILE, HOSTILE, HOSTILE),)), 2),
+        (lambda: status._show_findings(findings(seen)), 0),
+    ]
+    for show, times in tables:
+        show()
+        require_data(capsys.readouterr().out, times)
 
 
-def hostile_plan(cluster: Any) -> Plan:
+def test_a_plan_and_a_report(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
     plan = cluster.plan(Mode.PREPARING)
     change = replace(plan.workers[0], config=HOSTILE, declared=HOSTILE, mode=HOSTILE)
-    return replace(plan, group_id=HOSTILE, workers=(change, *plan.workers[1:]))
-
-
-def test_a_plan(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = hostile_plan(cluster)
+    plan = replace(plan, group_id=HOSTILE, workers=(change, *plan.workers[1:]))
     plan_apply.show(plan, notes=[HOSTILE])
     require_data(capsys.readouterr().out, 4)
     assert all(line.isprintable() for line in plan.markdown().split("\n"))
+    outcome = WorkerOutcome(HOSTILE, 1.0, 1.0, HOSTILE, led=False)
+    plan_apply._show_report(RolloutReport("x", "h", HOSTILE, HOSTILE, (outcome,), 0))
+    require_data(capsys.readouterr().out, 4)
 
 
 def hostile_rollout(cluster: Any) -> Rollout:
@@ -125,16 +116,13 @@ def hostile_rollout(cluster: Any) -> Rollout:
     )
 
 
-def test_a_rollout(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    rollouts._show(hostile_rollout(cluster))
-    require_data(capsys.readouterr().out, 8)
-
-
-def test_the_list_of_rollouts(
+def test_a_rollout_and_the_list_of_rollouts(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A reason with ``[/x]`` once ended ``eos rollout list`` for everybody: the journal keeps it."""
     found = hostile_rollout(cluster)
+    rollouts._show(found)
+    require_data(capsys.readouterr().out, 8)
     content = JournalContent(rollouts={found.rollout_id: found.record}, events={found.rollout_id: found.events})
     # The journal is a topic, which a unit test has none of; what is printed is what counts here.
     monkeypatch.setattr(rollouts, "load_cluster", lambda _path: type("C", (), {"kafka": None, "group_id": HOSTILE}))
@@ -144,12 +132,6 @@ def test_the_list_of_rollouts(
         assert result.exception is None, arguments
     rollouts.list_()
     require_data(capsys.readouterr().out, 2)
-
-
-def test_a_report(capsys: pytest.CaptureFixture[str]) -> None:
-    outcome = WorkerOutcome(HOSTILE, 1.0, 1.0, HOSTILE, led=False)
-    plan_apply._show_report(RolloutReport("x", "h", HOSTILE, HOSTILE, (outcome,), 0))
-    require_data(capsys.readouterr().out, 4)
 
 
 def test_interval_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,8 +181,6 @@ def test_the_lab_and_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_text_that_is_built_elsewhere_cannot_command_the_terminal_either(capsys: pytest.CaptureFixture[str]) -> None:
-    from rich.text import Text
-
     table = Table(title=HOSTILE)
     table.add_column(HOSTILE)
     table.add_row(Text(HOSTILE))
