@@ -18,6 +18,7 @@ _MODULES = {
     "operators": (
         "approval",
         "audit",
+        "change",
         "changes",
         "connect_preflight",
         "interval_run",

@@ -10,24 +10,24 @@ import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 
 def lazily(package: str, *, extra: str = "") -> tuple[list[str], Callable[[str], Any]]:
     """A package's ``__all__`` and ``__getattr__`` (PEP 562).
 
-    Public is what the package's own file imports, for type checkers only, in its block ``if TYPE_CHECKING:``.
+    Public is what the package's own file imports, for type checkers only, in its block ``if TYPE_CHECKING:``. A star
+    stands for the classes of a module.
 
     :param package: the package's name.
     :param extra: the optional extra of this distribution that those modules need; empty if none.
     :returns: the names; and a function that raises AttributeError for another name, and ImportError with what to
         install if a package of the extra is missing.
     """
-    loader: Any = sys.modules[package].__loader__
-    source = loader.get_source(package)  # None on executors, which get compiled modules and import those by name
-    blocks = [each for each in ast.parse(source or "").body if isinstance(each, ast.If)]
+    blocks = [each for each in _parsed(sys.modules[package].__loader__, package).body if isinstance(each, ast.If)]
     imports = [each for block in blocks for each in block.body if isinstance(each, ast.ImportFrom)]
-    modules = {alias.name: each.module or "" for each in imports for alias in each.names}
+    modules = {name: each.module or "" for each in imports for name in _names(each)}
 
     def named(name: str) -> Any:
         if name not in modules:
@@ -40,6 +40,17 @@ def lazily(package: str, *, extra: str = "") -> tuple[list[str], Callable[[str],
             raise without_extra(f"{package}.{name}", extra, error) from error
 
     return sorted(modules), named
+
+
+def _parsed(loader: Any, module: str) -> ast.Module:
+    return ast.parse(loader.get_source(module) or "")  # None on executors, which import compiled modules by name
+
+
+def _names(each: ast.ImportFrom) -> list[str]:
+    if each.names[0].name == "*":
+        loader = getattr(find_spec(each.module or ""), "loader", None)
+        return [one.name for one in _parsed(loader, each.module or "").body if isinstance(one, ast.ClassDef)]
+    return [alias.name for alias in each.names]
 
 
 def without_extra(name: str, extra: str, error: ImportError) -> ImportError:

@@ -170,8 +170,8 @@ def commands() -> Mapping[str, Any]:
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     yield path, command
-    for name in getattr(command, "commands", ()):
-        context = command.context_class(command, info_name=path)
+    context = command.context_class(command, info_name=path)
+    for name in command.list_commands(context) if hasattr(command, "commands") else ():
         yield from _commands(command.resolve_command(context, [name])[1], f"{path} {name}")
 
 
@@ -243,7 +243,8 @@ def _operation(rule: Any) -> tuple[str, str]:
 
 
 def _tool_acls() -> Iterator[str]:
-    from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts
+    from airflow_eos_provider.acls.tool_rules import ToolFacts
+    from airflow_eos_provider.changes.declared import VERBS
 
     topics = ("<config topic>", "<offsets topic>", "<status topic>", "<own offsets topics>")
     facts = ToolFacts("<group>", "", topics[0], topics, (topics[1], topics[3]), ("<group>-<connector>-",), topics[3:])
@@ -263,13 +264,11 @@ def _changes() -> Iterator[str]:
     from airflow_eos_provider import dag_factories
     from airflow_eos_provider.changes.declared import CHANGES
 
-    public = {name: getattr(dag_factories, name) for name in dag_factories.__all__}
-    dags = {dag.change.name: (name, dag) for name, dag in public.items() if hasattr(dag, "plan_operator")}
     for name, change in CHANGES.items():
-        factory, dag = dags[name]
+        dag = getattr(dag_factories, change.dag)
         yield f"\n## {change.title}\n\n{change.summary} {change.details}\n"
         yield f"\n```sh\n{chr(10).join(change.examples)}\n```\n"
-        yield f"\nIn Airflow: `{factory}`, or `{dag.plan_operator.__name__}` and `{dag.apply_operator.__name__}`.\n"
+        yield f"\nIn Airflow: `{change.dag}`, or `{dag.plan_operator.__name__}` and `{dag.apply_operator.__name__}`.\n"
         yield from table("parameter | type | default | meaning", _fields(change.request))
         leaves = [leaf for leaf in left_behind() if name in leaf.verbs and "eos-rollout-" not in leaf.name]
         left = "; ".join(f"`{leaf.name}` ({leaf.end})" for leaf in leaves)
@@ -308,10 +307,9 @@ def left_behind() -> list[Leaf]:
 
 
 def journalled() -> set[str]:
-    """The commands that write the group's journal."""
-    return {
-        verb for leaf in left_behind() if leaf.name.startswith("transactional id eos-rollout-") for verb in leaf.verbs
-    }
+    """The commands that write the group's journal, besides changes with a lease."""
+    (leaf,) = (leaf for leaf in left_behind() if leaf.name.startswith("transactional id eos-rollout-"))
+    return set(leaf.verbs)
 
 
 # Findings of the preflight

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import airflow_eos_provider
+from airflow_eos_provider.changes.declared import CHANGES
 
 _PACKAGE = Path(airflow_eos_provider.__file__).parent
 
@@ -28,7 +29,7 @@ _ROLLOUT = [
     ("workers[].", "rollout/history.py:Rollout._worker"),
     ("workers[].", "rollout/outcome.py:WorkerOutcome"),
 ]
-_ASKED = [("", "cli/rollout/rollouts.py:_show_answer")]
+_ASKED = [("", "cli/rollout/rollouts.py:_answered")]
 _ACL_CHECK = [("", "cli/cluster/acl.py:_document"), ("rules[].", "acls/judge.py:RightFinding.to_dict")]
 #: Of each command that applies a declared change.
 _CHANGE = [
@@ -37,15 +38,12 @@ _CHANGE = [
     ("plan.", "changes/change.py:Plan.to_dict"),
 ]
 _OFFSETS = [
-    *_CHANGE,
     ("plan.content.offsets_of.<connector>.", "offsets/verbs/plan.py:OffsetsPlan"),
     ("report.connectors[].", "offsets/verbs/apply.py:ConnectorReport.to_dict"),
 ]
 _ACL_CHANGE = [
-    *_CHANGE,
     ("plan.content.", "changes/rights/plan.py:AclPlan.content"),
     ("plan.content.acls[].", "kafka/acl_values.py:Acl"),
-    ("report.", "changes/rights/change.py:RightsChange.apply"),
 ]
 _FINDING = ("findings[].", "finding.py:Finding")
 _AUDIT = [("", "finding.py:Audit.to_dict"), _FINDING]
@@ -53,7 +51,8 @@ _TOPIC_FINDING = [_FINDING, ("findings[].", "connect/topics/topic_checks.py:Topi
 _KNOWN_ID = ("[].", "transactions/look.py:KnownId.to_dict")
 _READER = "transactions/readers.py:Reader.to_dict"
 
-#: Command -> the parts of its report: where in the whole, and which function makes it.
+#: Command -> the parts of its report: where in the whole, and which function makes it. A change's plan, and the
+#: ``document`` of its ``apply``, need no row.
 REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos status": [
         ("", "cluster_status.py:to_document"),
@@ -78,7 +77,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         ("", "rollout/plan/plan.py:Plan"),
         ("", "rollout/plan/plan.py:Plan.to_dict"),
         ("", "cli/rollout/plan_apply.py:to_document"),
-        ("", "cli/rollout/plan_apply.py:plan"),
+        ("", "cli/rollout/plan_apply.py:find_plan"),
     ],
     "eos apply": _ROLLED,
     "eos rollout list": [("", "cli/rollout/rollouts.py:list_"), ("rollouts[].", _ROLLOUT[0][1])],
@@ -93,18 +92,16 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos offsets diff": [("[].", "offsets/seen/difference.py:Difference.to_dict")],
     **{f"eos offsets {verb}": _OFFSETS for verb in ("alter", "reset", "restore", "prune", "migrate")},
     "eos offsets drop-own": [
-        *_CHANGE,
         ("plan.content.", "changes/own_topic/drop.py:OwnTopic"),
         ("report.", "changes/own_topic/change.py:_done"),
     ],
     "eos changes list": [("[].", "cli/rollout/changes.py:list_")],
-    "eos changes close": [*_CHANGE, ("report.", "changes/closing/change.py:Close.apply")],
     "eos fencing list": [
         ("", "changes/fencing/change.py:look_document"),
         ("", "changes/fencing/change.py:Fencing.look"),
         ("connectors[].ids[].", "changes/fencing/change.py:_id_document"),
     ],
-    "eos fencing apply": [*_CHANGE, ("report.connectors[].", "changes/fencing/round.py:RoundReport.to_dict")],
+    "eos fencing apply": [("report.connectors[].", "changes/fencing/round.py:RoundReport.to_dict")],
     "eos transactions list": [
         _KNOWN_ID,
         ("--hanging: ", "transactions/readers.py:hanging_document"),
@@ -117,14 +114,13 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         *_AUDIT,
         ("", "transactions/audit.py:TransactionAudit.to_dict"),
     ],
-    "eos transactions abort": [*_CHANGE, ("report.", "changes/transactions/abort.py:abort")],
+    "eos transactions abort": [("report.", "changes/transactions/abort.py:abort")],
     "eos acl check": _ACL_CHECK,
     "eos acl explain": [("[].", "cli/cluster/acl.py:_explained")],
     "eos acl grant": _ACL_CHANGE,
     "eos acl revoke": _ACL_CHANGE,
     "eos topics check": [("", "connect/topics/topic_checks.py:TopicsLook.to_dict"), *_TOPIC_FINDING],
     "eos topics create": [
-        *_CHANGE,
         ("plan.content.changes[].", "connect/topics/topic_checks.py:TopicChange"),
         ("report.", "changes/topics/change.py:_report"),
         *((f"report.{at}", made_by) for at, made_by in _TOPIC_FINDING),
@@ -139,12 +135,9 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     ],
     "eos intervals show": [("", "interval/verify.py:RunStatus.to_dict")],
     "eos intervals verify": [("", "interval/verify.py:Verification.to_dict")],
-    "eos intervals abandon": [*_CHANGE, ("report.", "changes/intervals/change.py:Abandon.apply")],
     "eos uninstall": [
-        *_CHANGE,
         ("plan.content.", "changes/uninstall/remove.py:Left.content"),
         ("plan.content.removes[].", "changes/uninstall/remove.py:Item"),
-        ("report.", "changes/uninstall/change.py:Uninstall.apply"),
     ],
     "eos lab status": [("", "lab/status.py:LabStatus.as_json")],
 }
@@ -158,9 +151,18 @@ def page(commands: Iterable[tuple[str, Any]]) -> Iterator[str]:
     :param commands: each command's words and the command.
     """
     for path, command in commands:
-        if path in REPORTS and has_json(command):
-            keys = dict.fromkeys(f"{at}{key}" for at, made_by in REPORTS[path] for key in _known(made_by))
+        if (parts := _parts(path)) and has_json(command):
+            keys = dict.fromkeys(f"{at}{key}" for at, made_by in parts for key in _known(made_by))
             yield f"\n## `{path} --json`\n\n{', '.join(f'`{key}`' for key in keys)}\n"
+
+
+def _parts(path: str) -> list[tuple[str, str]]:
+    own, change = REPORTS.get(path, []), CHANGES.get(path.removeprefix("eos "))
+    if change is None:
+        return own
+    applies = type(change).apply
+    file = applies.__module__.partition(".")[2].replace(".", "/")
+    return [*_CHANGE, *own, ("report.", f"{file}.py:{applies.__qualname__}")]
 
 
 def lost() -> list[str]:

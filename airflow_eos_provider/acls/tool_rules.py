@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -57,7 +57,7 @@ def _hints(facts: ToolFacts) -> Iterator[Need]:
     yield Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, leader, why, is_required=False)
 
 
-def _journal(facts: ToolFacts) -> Iterator[Need]:
+def journal_rights(facts: ToolFacts) -> Iterator[Need]:
     journal = journal_topic(facts.group_id)
     for operation in (Operation.READ, Operation.WRITE, Operation.CREATE):
         yield Need(operation, Resource.TOPIC, journal, "announces what it does before it does it")
@@ -67,14 +67,14 @@ def _journal(facts: ToolFacts) -> Iterator[Need]:
         yield Need(operation, Resource.TRANSACTIONAL_ID, journal, "fences the previous controller")
 
 
-def _roll(facts: ToolFacts) -> Iterator[Need]:
+def roll_rights(facts: ToolFacts) -> Iterator[Need]:
     for need in _look(facts):
         yield need._replace(is_required=True)  # its gates wait for what a look alone can do without
-    yield from _journal(facts)
+    yield from journal_rights(facts)
 
 
-def _fence(facts: ToolFacts) -> Iterator[Need]:
-    yield from _roll(facts)
+def fencing_rights(facts: ToolFacts) -> Iterator[Need]:
+    yield from roll_rights(facts)
     yield from _ids(facts, Operation.WRITE, "fences the tasks' producers")
 
 
@@ -89,15 +89,15 @@ def _downgrade_check(facts: ToolFacts) -> Iterator[Need]:
     yield from _offsets_list(facts)
 
 
-def _drop_own(facts: ToolFacts) -> Iterator[Need]:
-    yield from _journal(facts)
+def drop_own_rights(facts: ToolFacts) -> Iterator[Need]:
+    yield from journal_rights(facts)
     yield from _offsets_list(facts)
     for topic in sorted(facts.own_topics):
         yield Need(Operation.DELETE, Resource.TOPIC, topic, "deletes it")
 
 
-def _offsets_change(facts: ToolFacts) -> Iterator[Need]:
-    yield from _fence(facts)
+def offsets_rights(facts: ToolFacts) -> Iterator[Need]:
+    yield from fencing_rights(facts)
     for topic in sorted(facts.offsets_topics):
         for operation, why in (
             (Operation.READ, "reads source offsets"),
@@ -125,17 +125,17 @@ def _topics_check(facts: ToolFacts) -> Iterator[Need]:
             yield Need(operation, Resource.TOPIC, topic, why)
 
 
-def _topics_create(facts: ToolFacts) -> Iterator[Need]:
+def topics_rights(facts: ToolFacts) -> Iterator[Need]:
     yield from _topics_check(facts)
-    yield from _journal(facts)
+    yield from journal_rights(facts)
     for topic in sorted(facts.topics):
         for operation in (Operation.CREATE, Operation.ALTER_CONFIGS):
             yield Need(operation, Resource.TOPIC, topic, "creates it, or corrects its settings")
 
 
-def _uninstall(facts: ToolFacts) -> Iterator[Need]:
+def uninstall_rights(facts: ToolFacts) -> Iterator[Need]:
     journal = journal_topic(facts.group_id)
-    yield from _journal(facts)  # holds the group while it removes
+    yield from journal_rights(facts)  # holds the group while it removes
     yield Need(Operation.DELETE, Resource.TOPIC, journal, "deletes it")
 
 
@@ -157,7 +157,7 @@ def _audit(facts: ToolFacts) -> Iterator[Need]:
     yield Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME, why)
 
 
-def _abort(facts: ToolFacts) -> Iterator[Need]:
+def abort_rights(facts: ToolFacts) -> Iterator[Need]:
     yield from _hanging(facts)
     yield Need(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME, "has the leader write the marker of the abort")
 
@@ -168,62 +168,35 @@ def _acl_check(facts: ToolFacts) -> Iterator[Need]:
     yield Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME, why, is_required=False)
 
 
-def _acl_grant(facts: ToolFacts) -> Iterator[Need]:
+def acl_rights(facts: ToolFacts) -> Iterator[Need]:
     yield from _acl_check(facts)
     yield Need(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME, "creates and deletes ACLs")
 
 
-#: What ``eos`` is asked to do, and the rights for that. The names are those of the commands.
-VERBS: Mapping[str, Callable[[ToolFacts], Iterator[Need]]] = {
+#: What decides the rights of a verb in a group.
+Needs = Callable[[ToolFacts], Iterator[Need]]
+
+#: The verbs that change nothing, and the rights for that. The names are those of the commands.
+READING: Mapping[str, Needs] = {
     "status": partial(_look, needs_ids=True),
     "plan": _look,
     "drift": _look,
     "preflight": _preflight,
-    "apply": _roll,
-    "fencing apply": _fence,
     "preflight --to-version": _downgrade_check,
     "offsets list": _offsets_list,
-    **dict.fromkeys(
-        ("offsets alter", "offsets reset", "offsets restore", "offsets migrate", "offsets prune"), _offsets_change
-    ),
-    "offsets drop-own": _drop_own,
     "topics check": _topics_check,
-    "topics create": _topics_create,
     "transactions list --hanging": _hanging,
     "transactions list --watch": _watch,
     "transactions audit": _audit,
-    "transactions abort": _abort,
-    "changes close": _journal,
-    "uninstall": _uninstall,
     "acl check": _acl_check,
-    "acl grant": _acl_grant,
-    "acl revoke": _acl_grant,
 }
 
-#: Those that change nothing.
-READING = (
-    "status",
-    "plan",
-    "drift",
-    "preflight",
-    "preflight --to-version",
-    "offsets list",
-    "topics check",
-    "transactions list --hanging",
-    "transactions list --watch",
-    "transactions audit",
-    "acl check",
-)
 
-
-def tool_rules(facts: ToolFacts, verbs: Iterable[str]) -> list[Rule]:
-    """The rights that ``eos`` needs for some of its verbs.
-
-    :param verbs: of :data:`VERBS`.
-    """
+def tool_rules(facts: ToolFacts, verbs: Mapping[str, Needs]) -> list[Rule]:
+    """The rights that ``eos`` needs for some of its verbs."""
     found: dict[tuple[object, ...], Rule] = {}
-    for verb in verbs:
-        for need in VERBS[verb](facts):
+    for verb, needs in verbs.items():
+        for need in needs(facts):
             rule = Rule(
                 facts.principal,
                 Role.TOOL,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args, get_type_hints
@@ -18,6 +18,7 @@ from airflow_eos_provider.plan_hash import HashedPlan, hash_of
 from airflow_eos_provider.stored import from_json, to_json
 
 if TYPE_CHECKING:
+    from airflow_eos_provider.acls.tool_rules import Need, Needs, ToolFacts
     from airflow_eos_provider.connect.cluster.description import ConnectCluster
     from airflow_eos_provider.connect.session import ConnectSession
 
@@ -221,14 +222,17 @@ class Done:
 class Change(ABC, Generic[R]):
     """A change of a group. A subclass declares it; its command, operators, DAG and page are made from that."""
 
-    #: Its command without ``eos``, such as ``fencing apply``; also its kind in the journal, and the name of its rights
-    #: in ``acls/tool_rules.py``, unless it needs brokers only.
+    #: Its command without ``eos``, such as ``fencing apply``; also its kind in the journal.
     name: ClassVar[str]
     title: ClassVar[str]  #: the title of the form and the approval, such as ``Fence connectors``
     summary: ClassVar[str]  #: one sentence for the list of commands
     details: ClassVar[str] = ""  #: further help, in paragraphs
     request: ClassVar[type]  #: a frozen dataclass whose fields are made by :func:`option`
     examples: ClassVar[tuple[str, ...]] = ()  #: complete commands, each optionally with a comment after ``#``
+    #: The function that makes its DAG, such as ``fence_dag``. The DAG is then ``connect_fence``; ``fence`` if it needs
+    #: brokers only.
+    dag: ClassVar[str]
+    rights: ClassVar[tuple[Needs, ...]] = ()  #: of ``acls/tool_rules.py``; none if it needs brokers only
     #: Whether it holds the group's lease. Without the lease it is not recorded in the journal.
     takes_lease: ClassVar[bool] = True
     #: Whether an unfinished one is closed, and begun again by a plan for what it has left.
@@ -239,9 +243,21 @@ class Change(ABC, Generic[R]):
     #: Whether it needs no worker. Then the cluster file need not describe workers, and a connection of type ``kafka``
     #: is enough.
     brokers_only: ClassVar[bool] = False
-    #: The member of the document of :meth:`look` that is a list; the page shows it page by page.
+    #: The member of the document of :meth:`look` that is a list; the page shows it page by page, and there is ``list``.
     rows: ClassVar[str] = ""
     filters: ClassVar[tuple[str, ...]] = ()  #: members of such a row by which the page can filter
+    list_summary: ClassVar[str] = ""  #: of ``list``, as :attr:`summary`
+    list_examples: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def group(self) -> str:
+        """The group of its command; of a command without one its own name."""
+        return self.name.split()[0]
+
+    def needs(self, facts: ToolFacts) -> Iterator[Need]:
+        """Its rights in a group."""
+        for rights in self.rights:
+            yield from rights(facts)
 
     def session(self, cluster: ConnectCluster) -> ConnectSession:
         """The clients that it needs, as a context manager that closes them."""

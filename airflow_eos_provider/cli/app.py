@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from airflow_eos_provider import __version__
@@ -20,7 +21,7 @@ from airflow_eos_provider.terminal import flushed_output, take_any_text
 class Place(NamedTuple):
     """Where a command is.
 
-    :param module: below this package.
+    :param module: below this package; empty if changes alone make it.
     :param name: a function, or the :class:`typer.Typer` of a group.
     :param summary: for the list of commands, which is printed without importing one; the first line of its own help.
     :param examples: at the end of its help; a group's commands have their own.
@@ -103,8 +104,8 @@ COMMANDS: Mapping[str, Place] = {
         "Changes of a group other than rolls, e.g. of offsets: list them; close one, or a roll.",
     ),
     "fencing": Place(
-        "cli.exactly_once.fencing",
-        "fencing_app",
+        "",
+        "",
         "Fencing of source connectors: list pending rounds and open transactions; carry rounds out.",
     ),
     "transactions": Place(
@@ -122,8 +123,8 @@ COMMANDS: Mapping[str, Place] = {
         "cli.exactly_once.intervals", "intervals_app", "Show, verify and abandon interval runs; check what they need."
     ),
     "uninstall": Place(
-        "cli.cluster.uninstall",
-        "uninstall_app",
+        "",
+        "",
         "Show what this package has left of a group, in Kafka and in files, and remove it.",
     ),
     "lab": Place(
@@ -143,16 +144,38 @@ COMMANDS: Mapping[str, Place] = {
 class _Commands(TyperGroup):
     """A group that imports a command when it is called: the clients of Kafka and HTTP cost a second of CPU."""
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        for name, place in places().items():
+            self.commands.setdefault(name, TyperCommand(name, short_help=place.summary))
+        return list(self.commands)
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        if name not in self.commands:
+            self.list_commands(ctx)
+        return super().get_command(ctx, name)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load(name or ""), rest
 
 
+def places() -> dict[str, Place]:
+    """Every command, with the groups of changes that have no other commands."""
+    from airflow_eos_provider.changes.declared import CHANGES
+
+    return {**{each.group: Place("", "", f"{each.title}.") for each in CHANGES.values()}, **COMMANDS}
+
+
+@cache
 def load(name: str) -> Any:
     """The command of this name, as Typer makes it."""
-    place = COMMANDS[name]
-    found = getattr(import_module(f"airflow_eos_provider.{place.module}"), place.name)
-    if not isinstance(found, typer.Typer):
+    place = COMMANDS.get(name) or places()[name]
+    found: Any = typer.Typer(no_args_is_help=True, add_completion=False)
+    if place.module:
+        found = getattr(import_module(f"airflow_eos_provider.{place.module}"), place.name)
+    if isinstance(found, typer.Typer):
+        _add_changes(found, name)
+    else:
         group = typer.Typer(add_completion=False)
         group.command(name, epilog=examples(*place.examples))(found)
         found = group
@@ -167,6 +190,17 @@ def load(name: str) -> Any:
     for each in subcommands:
         each.short_help = " ".join(each.help.split("\n\n")[0].split())  # whole; a help is cut
     return command
+
+
+def _add_changes(group: typer.Typer, name: str) -> None:
+    from airflow_eos_provider.changes.declared import CHANGES
+    from airflow_eos_provider.cli.change import add_commands
+
+    changes = [each for each in CHANGES.values() if each.group == name]
+    for change in changes:
+        add_commands(group, change)
+    if changes and changes[0].name != name:
+        group.callback()(lambda: None)  # without it, Typer drops the name of a group's only command
 
 
 #: Typer's name of a type -> its name in help. Every other type is a choice.

@@ -40,7 +40,7 @@ from airflow_eos_provider.cli.confirm import (
     show_plan,
 )
 from airflow_eos_provider.cli.examples import examples
-from airflow_eos_provider.cli.look import Found, add_look
+from airflow_eos_provider.cli.look import Found, look_command
 from airflow_eos_provider.cli.options import COMMON, option_name, options_of, with_options
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.data_text import counted
@@ -48,13 +48,16 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.output import Output, is_for_scripts
 
 
-def add_apply(app: typer.Typer, change: Change[Any]) -> None:
-    """Add the command that carries a change out; its name is the last word of the change's."""
-    app.command(change.name.split()[-1], epilog=examples(*change.examples))(apply_command(change))
+def add_commands(group: typer.Typer, change: Change[Any]) -> None:
+    """Add the command that carries a change out, by the last word of its name, and ``list`` if it has rows."""
+    if change.rows:
+        command = look_command(_list_of(change), change.request)
+        group.command("list", epilog=examples(*change.list_examples))(command)
+    group.command(change.name.split()[-1], epilog=examples(*change.examples))(apply_command(change))
 
 
-def add_list(app: typer.Typer, change: Change[Any], summary: str, *lines: str) -> None:
-    """Add ``list``, which shows what a change would meet. It changes nothing."""
+def _list_of(change: Change[Any]) -> Callable[..., Found]:
+    """What finds what a change would meet. It changes nothing."""
 
     def find(cluster: Path | None, **given: Any) -> Found:
         with change.session(_described(change, cluster)) as session:
@@ -67,8 +70,8 @@ def add_list(app: typer.Typer, change: Change[Any], summary: str, *lines: str) -
 
         return Found(look.document, look.names, show)
 
-    find.__doc__ = summary
-    add_look(app, "list", *lines, request=change.request)(find)
+    find.__doc__ = change.list_summary
+    return find
 
 
 def apply_command(change: Change[Any]) -> Callable[..., None]:

@@ -10,16 +10,22 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_eos_provider.acls.tool_rules import VERBS
 from airflow_eos_provider.changes.change import Option, kind_of, options
 from airflow_eos_provider.cli.common import ClusterOption, JsonOption
 from airflow_eos_provider.cli.completion import complete_connector, complete_run
 from airflow_eos_provider.output import OutputOption
 
+
+def _complete_verb() -> list[str]:
+    from airflow_eos_provider.changes.declared import VERBS
+
+    return list(VERBS)
+
+
 _COMPLETIONS: dict[str, Callable[..., Any]] = {
     "connector": complete_connector,
     "run": complete_run,
-    "verb": lambda: list(VERBS),
+    "verb": _complete_verb,
 }
 
 #: Options by their names: annotation and default.

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.public_names import lazily
 
 if TYPE_CHECKING:
     from airflow_eos_provider.dag_factories.audit import audit_dag as audit_dag
-    from airflow_eos_provider.dag_factories.changes import (
-        acl_grant_dag as acl_grant_dag,
-        acl_revoke_dag as acl_revoke_dag,
-        close_dag as close_dag,
-        fence_dag as fence_dag,
-        interval_abandon_dag as interval_abandon_dag,
-        offsets_alter_dag as offsets_alter_dag,
-        offsets_drop_own_dag as offsets_drop_own_dag,
-        offsets_migrate_dag as offsets_migrate_dag,
-        offsets_prune_dag as offsets_prune_dag,
-        offsets_reset_dag as offsets_reset_dag,
-        offsets_restore_dag as offsets_restore_dag,
-        topics_dag as topics_dag,
-        transaction_abort_dag as transaction_abort_dag,
-        uninstall_dag as uninstall_dag,
-    )
+    from airflow_eos_provider.dag_factories.changes import change_dags as change_dags
     from airflow_eos_provider.dag_factories.downgrade import downgrade_dag as downgrade_dag
     from airflow_eos_provider.dag_factories.intervals import interval_run_dag as interval_run_dag
     from airflow_eos_provider.dag_factories.upgrade import upgrade_dag as upgrade_dag
 
-__all__, __getattr__ = lazily(__name__)
+_PUBLIC, _named = lazily(__name__)
+_CHANGES = {change.dag for change in CHANGES.values()}
+
+__all__ = sorted({*_PUBLIC, *_CHANGES})
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CHANGES:
+        return _named(name)
+    from airflow_eos_provider.dag_factories.changes import FACTORIES
+
+    return FACTORIES[name]

@@ -12,19 +12,13 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from airflow_eos_provider.changes.change import Change, Option, kind_of, options
-from airflow_eos_provider.changes.closing.change import CLOSE
-from airflow_eos_provider.changes.fencing.change import FENCING
-from airflow_eos_provider.changes.intervals.change import ABANDON
-from airflow_eos_provider.changes.offsets.change import ALTER, MIGRATE, PRUNE, RESET, RESTORE
-from airflow_eos_provider.changes.own_topic.change import DROP_OWN
-from airflow_eos_provider.changes.rights.change import GRANT, REVOKE
-from airflow_eos_provider.changes.topics.change import CREATE_TOPICS
-from airflow_eos_provider.changes.transactions.change import ABORT
-from airflow_eos_provider.changes.uninstall.change import UNINSTALL
+from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.dag_factories.dag import make_dag
 from airflow_eos_provider.dag_factories.steps import REASON, TAKE_OVER, approval_arguments, run_params
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.operators import changes as changes  # defines those of each change
 from airflow_eos_provider.operators.approval import PlanApprovalOperator
-from airflow_eos_provider.operators.changes import APPLIES, PLANS, ChangeOperator, default_conn_id
+from airflow_eos_provider.operators.change import APPLIES, PLANS, ChangeOperator, default_conn_id
 from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 _DOC = """
@@ -42,12 +36,14 @@ Shows the plan, asks a person under **Required actions**, then carries it out.
 class ChangeDag:
     """Makes the DAG of a change.
 
-    :param dag_id: the DAG's id, unless another one is given.
-    :param tags: the DAG's tags, likewise.
+    :ivar name: the last part of the DAG's id.
     """
 
-    def __init__(self, change: Change[Any], dag_id: str, *tags: str) -> None:
+    def __init__(self, change: Change[Any]) -> None:
         self.change = change
+        self.name = change.dag.removesuffix("_dag")
+        dag_id = self.name if change.brokers_only else f"connect_{self.name}"
+        tags = ("exactly-once" if change.brokers_only else "kafka-connect", change.group)
         self.plan_operator, self.apply_operator = PLANS[change.name], APPLIES[change.name]
         self._dag_id, self._tags = dag_id, tags
         # What only the operator that carries it out takes, such as a connection that no other task has.
@@ -169,19 +165,29 @@ def form_field(kind: type, option: Option, field: Field[Any]) -> Param:
     return Param(default, type=type_ if is_required or default is not None else ["null", type_], **more)
 
 
-_CONNECT = "kafka-connect"
+#: By their names, the functions that make DAGs.
+FACTORIES: Mapping[str, ChangeDag] = {change.dag: ChangeDag(change) for change in CHANGES.values()}
 
-fence_dag = ChangeDag(FENCING, "connect_fence", _CONNECT, "fencing")
-offsets_alter_dag = ChangeDag(ALTER, "connect_offsets_alter", _CONNECT, "offsets")
-offsets_reset_dag = ChangeDag(RESET, "connect_offsets_reset", _CONNECT, "offsets")
-offsets_restore_dag = ChangeDag(RESTORE, "connect_offsets_restore", _CONNECT, "offsets")
-offsets_migrate_dag = ChangeDag(MIGRATE, "connect_offsets_migrate", _CONNECT, "offsets")
-offsets_prune_dag = ChangeDag(PRUNE, "connect_offsets_prune", _CONNECT, "offsets")
-offsets_drop_own_dag = ChangeDag(DROP_OWN, "connect_offsets_drop_own", _CONNECT, "offsets")
-topics_dag = ChangeDag(CREATE_TOPICS, "connect_topics", _CONNECT, "topics")
-acl_grant_dag = ChangeDag(GRANT, "connect_acl_grant", _CONNECT, "acl")
-acl_revoke_dag = ChangeDag(REVOKE, "connect_acl_revoke", _CONNECT, "acl")
-transaction_abort_dag = ChangeDag(ABORT, "connect_transaction_abort", _CONNECT, "transactions")
-close_dag = ChangeDag(CLOSE, "connect_close", _CONNECT, "journal")
-uninstall_dag = ChangeDag(UNINSTALL, "connect_uninstall", _CONNECT, "uninstall")
-interval_abandon_dag = ChangeDag(ABANDON, "interval_abandon", "exactly-once", "intervals")
+
+def change_dags(*, conn_id: str, prefix: str, without: Collection[str] = (), **arguments: Any) -> dict[str, DAG]:
+    """The DAGs of every change of one Kafka Connect cluster, for a DAG file of a few lines.
+
+    :param conn_id: a connection of type ``kafka_connect``.
+    :param prefix: what their ids begin with, as in ``connect_offsets_reset``; one for each cluster.
+    :param without: the rest of the ids of those that are left out, such as ``uninstall``.
+    :param arguments: further arguments of all of them, as :func:`offsets_reset_dag` takes them; those of a single one
+        as a mapping, under the rest of its id: ``acl_grant={"admin_conn_id": "kafka_admin"}``.
+    :returns: the DAGs by their ids; ``globals().update(…)`` lets Airflow find them.
+    """
+    factories = {each.name: each for each in FACTORIES.values() if not each.change.brokers_only}
+    own = {name: arguments.pop(name) for name in factories if name in arguments}
+    if unknown := set(without) - factories.keys():
+        raise ConfigurationError(
+            f"There is no DAG {', '.join(sorted(unknown))}.", expected=f"one of {', '.join(factories)}"
+        )
+    dags = (
+        make(conn_id=conn_id, dag_id=f"{prefix}_{name}", **{**arguments, **own.get(name, {})})
+        for name, make in factories.items()
+        if name not in without
+    )
+    return {dag.dag_id: dag for dag in dags}

@@ -12,38 +12,11 @@ if TYPE_CHECKING:
         ConnectDriftAuditOperator as ConnectDriftAuditOperator,
         ConnectTransactionsAuditOperator as ConnectTransactionsAuditOperator,
     )
-    from airflow_eos_provider.operators.changes import (
+    from airflow_eos_provider.operators.change import (
         ChangeOperator as ChangeOperator,
         ChangePlanOperator as ChangePlanOperator,
-        ConnectAclGrantOperator as ConnectAclGrantOperator,
-        ConnectAclGrantPlanOperator as ConnectAclGrantPlanOperator,
-        ConnectAclRevokeOperator as ConnectAclRevokeOperator,
-        ConnectAclRevokePlanOperator as ConnectAclRevokePlanOperator,
-        ConnectCloseOperator as ConnectCloseOperator,
-        ConnectClosePlanOperator as ConnectClosePlanOperator,
-        ConnectFenceOperator as ConnectFenceOperator,
-        ConnectFencePlanOperator as ConnectFencePlanOperator,
-        ConnectOffsetsAlterOperator as ConnectOffsetsAlterOperator,
-        ConnectOffsetsAlterPlanOperator as ConnectOffsetsAlterPlanOperator,
-        ConnectOffsetsDropOwnOperator as ConnectOffsetsDropOwnOperator,
-        ConnectOffsetsDropOwnPlanOperator as ConnectOffsetsDropOwnPlanOperator,
-        ConnectOffsetsMigrateOperator as ConnectOffsetsMigrateOperator,
-        ConnectOffsetsMigratePlanOperator as ConnectOffsetsMigratePlanOperator,
-        ConnectOffsetsPruneOperator as ConnectOffsetsPruneOperator,
-        ConnectOffsetsPrunePlanOperator as ConnectOffsetsPrunePlanOperator,
-        ConnectOffsetsResetOperator as ConnectOffsetsResetOperator,
-        ConnectOffsetsResetPlanOperator as ConnectOffsetsResetPlanOperator,
-        ConnectOffsetsRestoreOperator as ConnectOffsetsRestoreOperator,
-        ConnectOffsetsRestorePlanOperator as ConnectOffsetsRestorePlanOperator,
-        ConnectTopicsOperator as ConnectTopicsOperator,
-        ConnectTopicsPlanOperator as ConnectTopicsPlanOperator,
-        ConnectUninstallOperator as ConnectUninstallOperator,
-        ConnectUninstallPlanOperator as ConnectUninstallPlanOperator,
-        IntervalAbandonOperator as IntervalAbandonOperator,
-        IntervalAbandonPlanOperator as IntervalAbandonPlanOperator,
-        TransactionAbortOperator as TransactionAbortOperator,
-        TransactionAbortPlanOperator as TransactionAbortPlanOperator,
     )
+    from airflow_eos_provider.operators.changes import *  # noqa: F403  # each of its classes
     from airflow_eos_provider.operators.connect_preflight import ConnectorFindingsOperator as ConnectorFindingsOperator
     from airflow_eos_provider.operators.interval_run import IntervalRunOperator as IntervalRunOperator
     from airflow_eos_provider.operators.offsets_backup import (

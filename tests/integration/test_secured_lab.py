@@ -282,7 +282,7 @@ def held_open(lab: Lab) -> Iterator[None]:
 def only_for(lab: Lab, verb: str) -> Iterator[tuple[TransactionsClient, list[Rule]]]:
     """The reader may do what one verb takes, and nothing else; for the rights of another may cover one of these."""
     reader = lab.tool_facts(Principal.READER)
-    needed = tool_rules(reader, [verb])
+    needed = tool_rules(reader, {verb: READING[verb]})
     others = {rule.acl for rule in tool_rules(reader, READING)} - {rule.acl for rule in needed}
     with TransactionsClient(lab.kafka) as client:
         client.delete_acls(others)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from airflow_eos_provider.acls.rules import Rule, WorkerFacts, worker_rules
-from airflow_eos_provider.acls.tool_rules import READING, VERBS, ToolFacts, tool_rules
+from airflow_eos_provider.acls.tool_rules import READING, ToolFacts, tool_rules
+from airflow_eos_provider.changes.declared import VERBS
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.kafka.acl_values import Acl
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient

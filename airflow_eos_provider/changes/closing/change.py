@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from airflow_eos_provider.acls.tool_rules import journal_rights
 from airflow_eos_provider.changes.change import TAKE_OVER_HELP, Change, Done, Plan, option
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Close(Change[CloseRequest]):
         "eos changes close --reason 'the connector is deleted'",
         "eos changes close 20261121T2336 --plan 3f1c09ab77d2",
     )
+    dag = "close_dag"
+    rights = (journal_rights,)
     closes = True
 
     def plan(self, session: ConnectSession, request: CloseRequest) -> Plan:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_eos_provider.acls.tool_rules import fencing_rights
 from airflow_eos_provider.changes.change import Change, Done, Look, Plan, option, read_request
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.stored import from_json, to_json
@@ -60,8 +61,12 @@ class Fencing(Change[FencingRequest]):
         "eos fencing apply orders --reason CHG-4711",
         "eos fencing apply --pending --yes  # for scripts: every round that is due or has failed",
     )
+    dag = "fence_dag"
+    rights = (fencing_rights,)
     rows = "connectors"
     filters = ("connector", "pending_fencing")
+    list_summary = "Show the fencing of source connectors, and what a round would do. Changes nothing."
+    list_examples = ("eos fencing list", "eos fencing list orders -o wide  # with every transactional id")
 
     def session(self, cluster: ConnectCluster) -> ConnectSession:
         from airflow_eos_provider.connect.session import ConnectSession

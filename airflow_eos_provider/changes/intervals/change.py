@@ -45,6 +45,7 @@ class Abandon(Change[AbandonRequest]):
         "eos intervals abandon orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z",
         "eos intervals abandon orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z#2 --group etl --yes",
     )
+    dag = "interval_abandon_dag"
     takes_lease = False
     brokers_only = True
 

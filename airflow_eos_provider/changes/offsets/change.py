@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from airflow_eos_provider.acls.tool_rules import offsets_rights
 from airflow_eos_provider.changes.change import Change, Done, Plan, option, read_request
 from airflow_eos_provider.errors import ConfigurationError, NothingDoneError
 from airflow_eos_provider.offsets.user_json import parse_where, read_file
@@ -198,6 +199,7 @@ class PruneRequest:
 class OffsetsChange(Change[R]):
     """A change of the source offsets of a connector, or of several, one after the other."""
 
+    rights = (offsets_rights,)
     none: ClassVar[str] = ""  #: why there is nothing to do if no connector is meant
 
     @abstractmethod
@@ -288,6 +290,7 @@ class Reset(OffsetsChange[ResetRequest]):
         "eos offsets reset orders",
         "eos offsets reset orders --plan 3f1c09ab77d2 --reason CHG-4711",
     )
+    dag = "offsets_reset_dag"
 
     def _wanted(self, changer: OffsetsChanger, request: ResetRequest) -> tuple[list[OffsetsRequest], list[str]]:
         return [OffsetsRequest(Verb.RESET, request.connector, where=parse_where(request.where or None))], []
@@ -311,6 +314,7 @@ class Alter(OffsetsChange[AlterRequest]):
         'eos offsets alter orders --where \'{"cluster": "eu"}\' --offset null',
         "eos offsets alter orders --file wanted.json --plan 3f1c09ab77d2",
     )
+    dag = "offsets_alter_dag"
 
     def _wanted(self, changer: OffsetsChanger, request: AlterRequest) -> tuple[list[OffsetsRequest], list[str]]:
         where = parse_where(request.where or None)
@@ -352,6 +356,7 @@ class Restore(OffsetsChange[RestoreRequest]):
         "eos offsets restore --all before.jsonl --yes",
         "eos offsets restore orders-v2 --from orders-v1",
     )
+    dag = "offsets_restore_dag"
     none = "The backup has no offset of a connector that exists."
 
     def _wanted(self, changer: OffsetsChanger, request: RestoreRequest) -> tuple[list[OffsetsRequest], list[str]]:
@@ -387,6 +392,7 @@ class Migrate(OffsetsChange[MigrateRequest]):
         "eos offsets migrate orders --to own",
         "eos offsets migrate orders --to global --plan 3f1c09ab77d2",
     )
+    dag = "offsets_migrate_dag"
 
     def _wanted(self, changer: OffsetsChanger, request: MigrateRequest) -> tuple[list[OffsetsRequest], list[str]]:
         from airflow_eos_provider.connect.topics.internal_topics import own_topic_name
@@ -415,6 +421,7 @@ class Prune(OffsetsChange[PruneRequest]):
     )
     request = PruneRequest
     examples = ("eos offsets prune", "eos offsets prune orders-v1 --yes")
+    dag = "offsets_prune_dag"
     none = "Every offset belongs to a connector that exists."
 
     def _wanted(self, changer: OffsetsChanger, request: PruneRequest) -> tuple[list[OffsetsRequest], list[str]]:

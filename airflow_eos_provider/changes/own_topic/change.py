@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from airflow_eos_provider.acls.tool_rules import drop_own_rights
 from airflow_eos_provider.changes.change import Change, Done, Plan, option
 from airflow_eos_provider.stored import from_json, to_json
 
@@ -41,6 +42,8 @@ class DropOwn(Change[DropOwnRequest]):
     )
     request = DropOwnRequest
     examples = ("eos offsets drop-own orders", "eos offsets drop-own orders --plan 3f1c09ab77d2 --reason CHG-4711")
+    dag = "offsets_drop_own_dag"
+    rights = (drop_own_rights,)
 
     def plan(self, session: ConnectSession, request: DropOwnRequest) -> Plan:
         from airflow_eos_provider.changes.own_topic.drop import look_at

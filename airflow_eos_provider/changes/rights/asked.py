@@ -9,7 +9,8 @@ from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
 from airflow_eos_provider.acls.judge import Authorizer, judge
 from airflow_eos_provider.acls.look import look, read_authorizer
 from airflow_eos_provider.acls.rules import ConnectorFacts, IntervalFacts, Role, Rule, also_reached, interval_rules
-from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts, tool_rules
+from airflow_eos_provider.acls.tool_rules import Needs, ToolFacts, tool_rules
+from airflow_eos_provider.changes.declared import VERBS
 from airflow_eos_provider.changes.rights.plan import AclPlan, acls_of_connector, plan_grant, plan_revoke, require_acls
 from airflow_eos_provider.changes.rights.request import RightsRequest
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
@@ -121,7 +122,7 @@ class AskedRights:
         by_acls = replace(authorizer, super_users=frozenset(), allows_without_acl=False)
         rules: list[Rule] = []
         for verb in VERBS.keys() - set(self.request.verbs):
-            its = tool_rules(tool, [verb])
+            its = tool_rules(tool, {verb: VERBS[verb]})
             required = [rule for rule in its if rule.is_required]
             if all(finding.verdict is Verdict.PASS for finding in judge(required, by_acls)):
                 rules += its
@@ -187,7 +188,7 @@ def _tool(seen: Seen, facts: Facts, settings: KafkaSettings) -> ToolFacts:
     return ToolFacts(seen.group_id, settings.principal, seen.config_topic, topics, offsets, prefixes, own)
 
 
-def _known(verbs: Sequence[str]) -> Sequence[str]:
+def _known(verbs: Sequence[str]) -> dict[str, Needs]:
     if unknown := sorted(set(verbs) - VERBS.keys()):
         raise ConfigurationError(f"There is no verb {', '.join(unknown)}.", expected=f"one of {', '.join(VERBS)}")
-    return verbs
+    return {verb: VERBS[verb] for verb in verbs}

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_eos_provider.acls.tool_rules import acl_rights
 from airflow_eos_provider.changes.change import Change, Done, Plan
 from airflow_eos_provider.changes.rights.request import RevokeRequest, RightsRequest
 from airflow_eos_provider.data_text import counted
@@ -35,6 +36,7 @@ class RightsChange(Change[R]):
     :param writer: a login on the same brokers, which alone has *Alter* on the cluster; None: that of the cluster.
     """
 
+    rights = (acl_rights,)
     takes_lease = False
 
     def __init__(self, writer: KafkaSettings | None = None) -> None:
@@ -95,6 +97,7 @@ class Grant(RightsChange[RightsRequest]):
     )
     request = RightsRequest
     examples = ("eos acl grant", "eos acl grant --prefixed --plan 3f1c09ab77d2")
+    dag = "acl_grant_dag"
 
     def _made(self, session: ConnectSession, request: RightsRequest) -> tuple[AskedRights, AclPlan, Iterable[str]]:
         from airflow_eos_provider.changes.rights.asked import asked_rights
@@ -125,6 +128,7 @@ class Revoke(RightsChange[RevokeRequest]):
         "eos acl revoke --connector gone",
         "eos acl revoke --connector a --even-if-needed",
     )
+    dag = "acl_revoke_dag"
 
     def _made(self, session: ConnectSession, request: RevokeRequest) -> tuple[AskedRights, AclPlan, Iterable[str]]:
         from airflow_eos_provider.changes.rights.asked import asked_rights

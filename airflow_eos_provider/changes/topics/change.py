@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from airflow_eos_provider.acls.tool_rules import topics_rights
 from airflow_eos_provider.changes.change import Change, Done, Plan, option, read_request
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.stored import from_json, to_json
@@ -49,6 +50,8 @@ class CreateTopics(Change[TopicsRequest]):
         "eos topics create --plan 3f1c09ab77d2",
         "eos topics create --own-topic orders-offsets --partitions 5",
     )
+    dag = "topics_dag"
+    rights = (topics_rights,)
 
     def plan(self, session: ConnectSession, request: TopicsRequest) -> Plan:
         from airflow_eos_provider.changes.topics.look import InternalTopicsClient

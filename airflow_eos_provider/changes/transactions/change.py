@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from airflow_eos_provider.acls.tool_rules import abort_rights
 from airflow_eos_provider.changes.change import Change, Done, Plan, option
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Abort(Change[AbortRequest]):
         "eos transactions abort --topic orders --partition 3",
         "eos transactions abort --topic orders --partition 3 --fence --plan 3f1c09ab77d2",
     )
+    dag = "transaction_abort_dag"
+    rights = (abort_rights,)
     takes_lease = False
 
     def plan(self, session: ConnectSession, request: AbortRequest) -> Plan:

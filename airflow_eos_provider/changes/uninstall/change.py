@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from airflow_eos_provider.acls.tool_rules import uninstall_rights
 from airflow_eos_provider.changes.change import Change, Done, Plan, option
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP
 
@@ -41,6 +42,8 @@ class Uninstall(Change[UninstallRequest]):
     )
     request = UninstallRequest
     examples = ("eos uninstall", "eos uninstall --plan 3f1c09ab77d2", "eos uninstall --ledgers --group etl")
+    dag = "uninstall_dag"
+    rights = (uninstall_rights,)
     begins_again = True
 
     def plan(self, session: ConnectSession, request: UninstallRequest) -> Plan:

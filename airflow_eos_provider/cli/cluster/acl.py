@@ -17,9 +17,8 @@ from airflow_eos_provider.acls.look import read_authorizer
 from airflow_eos_provider.acls.rules import Rule, also_reached
 from airflow_eos_provider.changes.change import read_request
 from airflow_eos_provider.changes.rights.asked import AskedRights, asked_rights
-from airflow_eos_provider.changes.rights.change import GRANT, REVOKE, also_reaches
+from airflow_eos_provider.changes.rights.change import also_reaches
 from airflow_eos_provider.changes.rights.request import RightsRequest
-from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.client_options import client_properties
 from airflow_eos_provider.cli.common import (
     console,
@@ -135,10 +134,6 @@ def explain(cluster: Path | None, what: WhatArgument, **given: Any) -> Found:
             console.print(f"  Without it: {rule.without}", soft_wrap=True)
 
     return Found([_explained(rule) for rule in found], list(map(str, found)), show)
-
-
-add_apply(acl_app, GRANT)
-add_apply(acl_app, REVOKE)
 
 
 def _report(asked: AskedRights, logins: Mapping[str, KafkaSettings]) -> AclReport:

@@ -11,9 +11,8 @@ import typer
 from rich.text import Text
 
 from airflow_eos_provider.changes.change import read_request
-from airflow_eos_provider.changes.topics.change import CREATE_TOPICS, TopicsRequest
+from airflow_eos_provider.changes.topics.change import TopicsRequest
 from airflow_eos_provider.changes.topics.look import InternalTopicsClient
-from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.cluster.topics_list import list_
 from airflow_eos_provider.cli.common import console, load_cluster, show_finding, table
 from airflow_eos_provider.cli.look import Found, add_look
@@ -47,9 +46,6 @@ def check(cluster: Path | None, **given: Any) -> Found:
         return replace(answer, exit_code=overall(found).exit_code)
     refused = (error for error in errors if not isinstance(error, UnreachableError))
     return replace(answer, exit_code=Verdict.INCONCLUSIVE.exit_code, error=next(refused, None))
-
-
-add_apply(topics_app, CREATE_TOPICS)
 
 
 def _show(look: TopicsLook, problems: Sequence[Finding]) -> None:

@@ -10,8 +10,6 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from airflow_eos_provider.changes.intervals.change import ABANDON
-from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.common import console, load_kafka, print_over, print_share_read, table
 from airflow_eos_provider.cli.completion import complete_pipeline, complete_run
 from airflow_eos_provider.cli.exactly_once.intervals_doctor import doctor
@@ -174,9 +172,6 @@ def verify(
         described = _pipeline(wanted, group, cluster)
         found = verify_run(described, wanted, topics, header, source=source or (), progress=_progress)
     return Found(found.to_dict(), [name], lambda wide: _show_verification(found), 0 if found.holds else 1)
-
-
-add_apply(intervals_app, ABANDON)
 
 
 def _run(text: str, pipeline: str | None) -> Run:

@@ -12,9 +12,6 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from airflow_eos_provider.changes.offsets.change import OFFSETS_CHANGES
-from airflow_eos_provider.changes.own_topic.change import DROP_OWN
-from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
@@ -162,10 +159,6 @@ def diff(
         _show_differences(found)
 
     return Found(documents, [one["key"] for one in documents], show, 1 if found else 0)
-
-
-for _change in (*OFFSETS_CHANGES, DROP_OWN):
-    add_apply(offsets_app, _change)
 
 
 def _only(saved: backup.Backup) -> str | None:

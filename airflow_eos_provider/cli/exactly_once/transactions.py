@@ -1,4 +1,4 @@
-"""``eos transactions``: lists transactions, and ends a hanging one."""
+"""``eos transactions``: lists, describes and audits transactions."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_eos_provider.changes.transactions.change import ABORT
-from airflow_eos_provider.cli.change import add_apply
 from airflow_eos_provider.cli.common import (
     ExitCodeOption,
     console,
     load_cluster,
     report_line,
+    show_answer,
     table,
     timeout_option,
     watch_option,
 )
 from airflow_eos_provider.cli.completion import complete_connector
-from airflow_eos_provider.cli.exactly_once.transactions_audit import audit_
 from airflow_eos_provider.cli.exactly_once.transactions_watch import TopicsOption, watch_
 from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
@@ -30,7 +28,8 @@ from airflow_eos_provider.data_text import counted, duration, sentence
 from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
 from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.output import Output
-from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
+from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Limits, idle_ids, live_ids
+from airflow_eos_provider.transactions.auditor import Auditor
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_document, ends_of
 from airflow_eos_provider.transactions.hanging import HangingLook
 from airflow_eos_provider.transactions.look import (
@@ -207,15 +206,58 @@ def _hanging(described: ConnectCluster, topics: list[str] | None, *, exit_code: 
     )
 
 
-add_look(
+@add_look(
     transactions_app,
     "audit",
     "eos transactions audit",
     "eos transactions audit --beside other-cluster --days-before 3",
-)(audit_)
+)
+def audit(
+    cluster: Path | None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--beside",
+            metavar="NAME|PATH",
+            help="Another Connect cluster of the same Kafka cluster, with its topics in its workers' files; may be "
+            "repeated.",
+        ),
+    ] = None,
+    topics: TopicsOption = None,
+    longer_than: Annotated[
+        float | None,
+        typer.Option(
+            "--longer-than", min=0.0, metavar="SECONDS", help="Open for longer is a finding. Default: its timeout."
+        ),
+    ] = None,
+    idle_part: Annotated[
+        float,
+        typer.Option(
+            "--idle-part", min=0.01, max=1.0, help="Warn after this part of transactional.id.expiration.ms without use."
+        ),
+    ] = DEFAULT_LIMITS.idle_part,
+    days_before: Annotated[
+        float,
+        typer.Option(
+            "--days-before",
+            min=0.0,
+            help="Or this many days before it ends, whichever comes first; never in its first half.",
+        ),
+    ] = DEFAULT_LIMITS.days_before,
+) -> Found:
+    """Look for hanging and overdue transactions, lost markers, ids near their expiration, collisions. Changes nothing.
 
-
-add_apply(transactions_app, ABORT)
+    On the whole Kafka cluster; for ids near their expiration, only this group's tasks. --topic limits the search for
+    hanging transactions, for example to topics that you may read. Exit code 1 if something is found, or 5 if something
+    could not be checked.
+    """
+    limits = Limits(longer_than, idle_part, days_before)
+    others = [load_cluster(each) for each in beside or ()]
+    with Auditor(load_cluster(cluster), beside=others, topics=topics or (), limits=limits) as auditor:
+        found = auditor.look()
+    names = list(dict.fromkeys(finding.subject for finding in found.findings))
+    verdict = found.verdict
+    return Found(found.to_dict(), names, lambda wide: show_answer(found.describe(), verdict), verdict.exit_code)
 
 
 def _show_hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: ReadersLook) -> None:

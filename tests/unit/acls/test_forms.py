@@ -12,7 +12,8 @@ import yaml
 from airflow_eos_provider.acls.forms import Form, kafka_acls_lines, written
 from airflow_eos_provider.acls.judge import Authorizer
 from airflow_eos_provider.acls.rules import ConnectorFacts, Role, Rule
-from airflow_eos_provider.acls.tool_rules import READING, VERBS, ToolFacts, tool_rules
+from airflow_eos_provider.acls.tool_rules import READING, ToolFacts, drop_own_rights, tool_rules
+from airflow_eos_provider.changes.declared import VERBS
 from airflow_eos_provider.changes.rights.plan import acls_of_connector, plan_grant, plan_revoke
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, Acl, Operation, Pattern, Resource
@@ -159,7 +160,7 @@ def test_the_ids_of_a_connector_that_is_gone() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_of_eos_has_its_rights(verb: str) -> None:
     facts = ToolFacts("g", "User:eos", "c", {"c", "o", "s"}, {"o"}, {"g-a-"})
-    rules = tool_rules(facts, [verb])
+    rules = tool_rules(facts, {verb: VERBS[verb]})
     assert rules
     assert {rule.principal for rule in rules} == {"User:eos"}
     assert len({rule.acl for rule in rules}) == len(rules)
@@ -175,12 +176,12 @@ def test_the_table_has_verbs_that_there_are() -> None:
 
 def test_only_own_topics_of_connectors_are_ever_deleted() -> None:
     facts = ToolFacts("g", "User:eos", "c", {"c", "o", "own"}, {"o", "own"}, {"g-a-"}, {"own"})
-    rules = tool_rules(facts, ["offsets drop-own"])
+    rules = tool_rules(facts, {"drop": drop_own_rights})
     assert [rule.name for rule in rules if rule.operation is Operation.DELETE] == ["own"]
 
 
 def test_a_right_that_one_verb_requires_is_required_whichever_verb_comes_first() -> None:
     facts = ToolFacts("g", "User:eos", "c", {"c", "o"}, {"o"}, {"g-a-"})
     for verbs in (["plan", "status"], ["status", "plan"]):
-        (rule,) = (each for each in tool_rules(facts, verbs) if each.name == "g-a-")
+        (rule,) = (each for each in tool_rules(facts, {verb: VERBS[verb] for verb in verbs}) if each.name == "g-a-")
         assert (rule.is_required, rule.without) == (True, "'eos status' is refused by the brokers")

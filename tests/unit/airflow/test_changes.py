@@ -6,14 +6,10 @@ What each change does on real parts is tested where its parts are.
 from __future__ import annotations
 
 import json
-import pkgutil
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, replace
-from importlib import import_module
-from inspect import getmembers, isclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,27 +20,25 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
-from airflow_eos_provider import dag_factories, operators
-from airflow_eos_provider.acls.tool_rules import VERBS
 from airflow_eos_provider.changes import engine
 from airflow_eos_provider.changes.change import MOST_LINES, Change, Plan, kind_of, options, read_request
-from airflow_eos_provider.changes.declared import CHANGES
+from airflow_eos_provider.changes.declared import CHANGES, VERBS
 from airflow_eos_provider.cli import change as commands_of_changes, confirm
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.dag_factories.changes import ChangeDag
+from airflow_eos_provider.dag_factories.changes import FACTORIES
 from airflow_eos_provider.errors import EosError, NotKnownError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.operators import changes as operators_of_changes
+from airflow_eos_provider.operators import change as operators_of_changes
 from airflow_eos_provider.operators.approval import approvable, approval_body
-from airflow_eos_provider.operators.changes import ChangeOperator, ChangePlanOperator
+from airflow_eos_provider.operators.change import APPLIES, PLANS
 from airflow_eos_provider.ui.documents import Table
 from airflow_eos_provider.ui.looks import Seen
 from airflow_eos_provider.ui.routes.changes import routes
-from tests.reference import commands, journalled, written
+from tests.reference import commands, written
 
 pytestmark = pytest.mark.parametrize("change", CHANGES.values(), ids=lambda change: change.name)
 
@@ -249,22 +243,10 @@ def test_what_was_done_is_shown_before_the_problem_that_it_ended_with(change: Ch
 # The operators
 
 
-def operators_of(change: Change[Any]) -> dict[type, type]:
-    """By their base, the named operators of a change; there is one of each."""
-    found = [
-        value
-        for module in pkgutil.iter_modules(operators.__path__, f"{operators.__name__}.")
-        for _, value in getmembers(import_module(module.name), isclass)
-        if value.__module__ == module.name and vars(value).get("change") is change
-    ]
-    assert len(found) == 2
-    return {base: value for value in found for base in (ChangePlanOperator, ChangeOperator) if issubclass(value, base)}
-
-
 def test_the_plan_operator_takes_each_field_also_from_a_template(
     change: Change[Any], stage: Stage, context: dict[str, Any]
 ) -> None:
-    plans = operators_of(change)[ChangePlanOperator]
+    plans = PLANS[change.name]
     given = sample(change)
     words = {name: ",".join(value) if isinstance(value, (list, tuple)) else str(value) for name, value in given.items()}
     operator = plans(task_id="plan", **words)
@@ -281,7 +263,7 @@ def test_the_plan_operator_takes_each_field_also_from_a_template(
 def test_the_other_operator_applies_the_approved_plan_alone(
     change: Change[Any], stage: Stage, context: dict[str, Any]
 ) -> None:
-    applies = operators_of(change)[ChangeOperator]
+    applies = APPLIES[change.name]
     plan, approval = stage.plan.to_dict(), {"plan_hash": stage.plan.hash}
     assert applies(task_id="a", plan=plan, approval=approval).execute(context) == {"what": "done"}
     assert len(stage.applied) == 1
@@ -301,16 +283,10 @@ def test_the_other_operator_applies_the_approved_plan_alone(
 # The DAG and its approval
 
 
-def factory_of(change: Change[Any]) -> ChangeDag:
-    found = [dag for name in dag_factories.__all__ if isinstance(dag := getattr(dag_factories, name), ChangeDag)]
-    (factory,) = [dag for dag in found if dag.change is change]
-    return factory
-
-
 def test_the_form_asks_for_each_field_with_a_title_and_its_defaults_are_those_of_the_request(
     change: Change[Any],
 ) -> None:
-    factory = factory_of(change)
+    factory = FACTORIES[change.dag]
     dag = factory(dag_id=f"form_{change.name.replace(' ', '_')}", conn_id="cluster_7")
     asked = {name for name, (option, _) in options(change.request).items() if option.title}
     assert set(dag.params) == asked | {"reason"} | ({"take_over"} if change.takes_lease else set())
@@ -328,7 +304,7 @@ def test_the_form_asks_for_each_field_with_a_title_and_its_defaults_are_those_of
 
 
 def test_a_field_that_the_author_of_the_dag_gives_is_not_asked_for(change: Change[Any]) -> None:
-    factory = factory_of(change)
+    factory = FACTORIES[change.dag]
     name = next(iter(options(change.request)))
     dag = factory(dag_id=f"fixed_{change.name.replace(' ', '_')}", **{name: "fixed"})
     assert name not in dag.params
@@ -385,16 +361,7 @@ def test_the_page_shows_its_rows_in_parts_and_only_those_that_are_asked_for(chan
 
 def test_its_rights_and_texts_are_on_record(change: Change[Any]) -> None:
     assert (change.name in VERBS) is not change.brokers_only
-    assert (change.name in journalled()) is change.takes_lease
     page = written("reference/changes.md").partition(f"## {change.title}\n")[2]
     for text in (change.summary, *change.examples, *(option.help for option, _ in options(change.request).values())):
         assert text in page
     assert change.summary.endswith(".")
-
-
-def test_the_declaration_imports_no_client(change: Change[Any]) -> None:
-    """Every DAG file and every help text read it."""
-    module = sys.modules[type(change).__module__]
-    clients = ("confluent_kafka", "httpx", "kafka", "airflow_eos_provider.kafka", "airflow_eos_provider.connect")
-    imported = [getattr(value, "__module__", None) or getattr(value, "__name__", "") for value in vars(module).values()]
-    assert not [name for name in imported if str(name).startswith(clients)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -19,60 +18,15 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider import operators
 from airflow_eos_provider.changes.change import Plan
-from airflow_eos_provider.dag_factories import (
-    acl_grant_dag,
-    acl_revoke_dag,
-    close_dag,
-    downgrade_dag,
-    fence_dag,
-    interval_abandon_dag,
-    offsets_alter_dag,
-    offsets_drop_own_dag,
-    offsets_migrate_dag,
-    offsets_prune_dag,
-    offsets_reset_dag,
-    offsets_restore_dag,
-    topics_dag,
-    transaction_abort_dag,
-    uninstall_dag,
-    upgrade_dag,
-)
+from airflow_eos_provider.changes.declared import CHANGES
+from airflow_eos_provider.dag_factories import downgrade_dag, upgrade_dag
+from airflow_eos_provider.dag_factories.changes import FACTORIES
 from airflow_eos_provider.operators.approval import NOBODY_ASKED, require_approved
 
-FENCE = Plan("fencing apply", "g", "c", "Fence it?", ("fence id 0",), {"fence": [0]}, {})
-
 DAGS: dict[str, Callable[[], DAG]] = {
-    "upgrade": lambda: upgrade_dag(dag_id="unapproved_upgrade"),
-    "downgrade": lambda: downgrade_dag(dag_id="unapproved_downgrade", steps=("preparing", "disabled")),
-    "fence": lambda: fence_dag(dag_id="unapproved_fence"),
-    "alter": lambda: offsets_alter_dag(dag_id="unapproved_alter"),
-    "reset": lambda: offsets_reset_dag(dag_id="unapproved_reset"),
-    "restore": lambda: offsets_restore_dag(dag_id="unapproved_restore"),
-    "migrate": lambda: offsets_migrate_dag(dag_id="unapproved_migrate"),
-    "prune": lambda: offsets_prune_dag(dag_id="unapproved_prune"),
-    "drop own": lambda: offsets_drop_own_dag(dag_id="unapproved_drop_own"),
-    "topics": lambda: topics_dag(dag_id="unapproved_topics"),
-    "transaction": lambda: transaction_abort_dag(dag_id="unapproved_transaction"),
-    "abandon": lambda: interval_abandon_dag(dag_id="unapproved_abandon"),
-    "close": lambda: close_dag(dag_id="unapproved_close"),
-    "uninstall": lambda: uninstall_dag(dag_id="unapproved_uninstall"),
-    "grant": lambda: acl_grant_dag(dag_id="unapproved_grant"),
-    "revoke": lambda: acl_revoke_dag(dag_id="unapproved_revoke"),
-}
-PLANS: dict[str, dict[str, Any]] = {
-    "ConnectFenceOperator": FENCE.to_dict(),
-    **{
-        f"ConnectOffsets{verb.capitalize()}Operator": replace(FENCE, kind=f"offsets {verb}").to_dict()
-        for verb in ("alter", "reset", "restore", "migrate", "prune")
-    },
-    "ConnectOffsetsDropOwnOperator": replace(FENCE, kind="offsets drop-own").to_dict(),
-    "ConnectTopicsOperator": replace(FENCE, kind="topics create").to_dict(),
-    "TransactionAbortOperator": replace(FENCE, kind="transactions abort").to_dict(),
-    "IntervalAbandonOperator": replace(FENCE, kind="intervals abandon").to_dict(),
-    "ConnectCloseOperator": replace(FENCE, kind="changes close").to_dict(),
-    "ConnectUninstallOperator": replace(FENCE, kind="uninstall").to_dict(),
-    "ConnectAclGrantOperator": replace(FENCE, kind="acl grant").to_dict(),
-    "ConnectAclRevokeOperator": replace(FENCE, kind="acl revoke").to_dict(),
+    "upgrade": upgrade_dag,
+    "downgrade": lambda: downgrade_dag(steps=("preparing", "disabled")),
+    **{change.name: FACTORIES[change.dag] for change in CHANGES.values()},
 }
 
 
@@ -88,7 +42,8 @@ def test_a_plan_whose_approval_was_marked_as_success_is_not_carried_out(
     found = list(carriers(DAGS[name]()))
     assert found
     for task in found:
-        plan = PLANS.get(type(task).__name__) or make_plan().to_dict()
+        of_change = Plan(name, "g", "c", "Do it?", ("do this",), {"this": 1}, {})
+        plan = (of_change if name in CHANGES else make_plan()).to_dict()
         xcoms = {str(task.plan.operator.task_id): plan}
         context["ti"].xcom_pull = lambda task_ids, default, xcoms=xcoms, **_: xcoms.get(task_ids, default)
         task.plan = task.render_template(task.plan, context)
@@ -109,7 +64,7 @@ def operator_classes() -> Iterator[type[BaseOperator]]:
 def test_every_operator_that_takes_an_approval_is_in_a_dag_of_these() -> None:
     """A new one belongs into a DAG above, or its refusal is not tested."""
     takers = {found.__name__ for found in operator_classes() if "approval" in found.template_fields}
-    takers -= {"ChangeOperator", "_RightsOperator"}  # bases of those that are made from a declaration
+    takers -= {"ChangeOperator", "RightsOperator"}  # bases of those that are made from a declaration
     tested = {type(task).__name__ for make in DAGS.values() for task in carriers(make())}
     assert takers == tested
 

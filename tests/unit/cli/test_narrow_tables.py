@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.cli.exactly_once import intervals
 from airflow_eos_provider.cli.rollout import changes, plan_apply
 from airflow_eos_provider.connect.mode import Mode
@@ -106,7 +107,7 @@ def test_changes(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(changes, "read_journal", lambda *_: content)
 
-    printed = CliRunner().invoke(changes.changes_app, ["list"]).output
+    printed = CliRunner().invoke(app, ["changes", "list"]).output
 
     rows = rows_of(printed, width, *ids)
     assert all(len(line) <= width for line in printed.splitlines())

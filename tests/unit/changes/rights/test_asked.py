@@ -15,7 +15,8 @@ import pytest
 from airflow_eos_provider.acls.facts import Principals, Seen, SeenConnector, facts_of
 from airflow_eos_provider.acls.judge import Authorizer
 from airflow_eos_provider.acls.rules import IntervalFacts, interval_rules
-from airflow_eos_provider.acls.tool_rules import VERBS, tool_rules
+from airflow_eos_provider.acls.tool_rules import tool_rules
+from airflow_eos_provider.changes.declared import VERBS
 from airflow_eos_provider.changes.rights import asked
 from airflow_eos_provider.changes.rights.asked import asked_rights, interval_facts
 from airflow_eos_provider.changes.rights.plan import AclPlan
@@ -96,7 +97,7 @@ def test_what_another_verb_needs_is_kept_if_the_acls_allow_that_verb(revoke: Rev
     tool = asked._tool(orders, facts_of(orders, Mode.DISABLED, PRINCIPALS), EOS)
     wanted = replace(ASKED, mode=Mode.DISABLED, verbs=("fencing apply",))
     verbs = ("fencing apply", "transactions audit")
-    fence, audit = (sorted({rule.acl for rule in tool_rules(tool, [verb])}) for verb in verbs)
+    fence, audit = (sorted({rule.acl for rule in tool_rules(tool, {verb: VERBS[verb]})}) for verb in verbs)
     plan = revoke(wanted, fence, orders)
     assert names(plan.acls) == {("g-orders-", "Write")}, "of all else 'apply' has need, which is allowed"
     every = replace(ASKED, mode=Mode.DISABLED, verbs=tuple(VERBS))
