@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from airflow_eos_provider.cli.common import (
-    ClusterOption,
     ExitCodeOption,
-    JsonOption,
     accept_option,
     load_cluster,
     print_lines,
@@ -18,9 +17,9 @@ from airflow_eos_provider.cli.common import (
     show_answer,
     watch_option,
 )
+from airflow_eos_provider.cli.look import Found, look_command
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.finding import Verdict
-from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.rollout.drift.drift import Drift
 from airflow_eos_provider.rollout.drift.watch import DriftWatch
 
@@ -35,15 +34,13 @@ AcceptOption = Annotated[
 WatchOption = Annotated[float | None, watch_option("Check this often until there is a finding.")]
 
 
-def drift(
-    cluster: ClusterOption = None,
+def find(
+    cluster: Path | None,
     mode: ModeOption = None,
     accept: AcceptOption = None,
     watch: WatchOption = None,
     exit_code: ExitCodeOption = False,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Found:
     """Show changes since the last roll: modes, members, files. Changes nothing.
 
     Exit code with --exit-code: 1 if something has changed, 5 if eos cannot tell.
@@ -54,10 +51,11 @@ def drift(
             print_lines(f"{_clock(found.at)} {found.describe()}", on=progress_console)
             time.sleep(watch)
             found = watcher.look()
-    if not print_document(found.to_dict(), _drifted(found), output, as_json=as_json):
-        show_answer(found.describe(), found.verdict)
-    if exit_code:
-        raise typer.Exit(found.verdict.exit_code)
+    code = found.verdict.exit_code if exit_code else 0
+    return Found(found.to_dict(), _drifted(found), lambda wide: show_answer(found.describe(), found.verdict), code)
+
+
+drift = look_command(find)
 
 
 def _drifted(found: Drift) -> list[str]:

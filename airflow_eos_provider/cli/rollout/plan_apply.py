@@ -35,6 +35,7 @@ from airflow_eos_provider.cli.confirm import (
     show_and_ask,
     show_plan,
 )
+from airflow_eos_provider.cli.look import Found, look_command
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
@@ -43,7 +44,7 @@ from airflow_eos_provider.errors import EosError, PlanMovedError
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.offsets import user_json
 from airflow_eos_provider.offsets.seen.copies import Copies, left_behind_lines
-from airflow_eos_provider.output import Output, OutputOption, is_for_scripts, print_document
+from airflow_eos_provider.output import Output, OutputOption, is_for_scripts
 from airflow_eos_provider.plan_hash import PLANS_FOLDER
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.history import unfinished_rollout
@@ -88,27 +89,24 @@ DEFAULTS = RolloutSettings()
 FIGURES = ("restart and gate", "task downtime", "predicted", "led")
 
 
-def plan(
-    cluster: ClusterOption = None,
-    to: ToOption = None,
-    allow_downtime: DowntimeOption = False,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def find_plan(cluster: Path | None, to: ToOption = None, allow_downtime: DowntimeOption = False) -> Found:
     """Show what a roll would change, its hash, and the command that applies it. Changes nothing."""
     described = load_cluster(cluster)
     stale = [] if to is Mode.DISABLED else _left_behind(described)
     with Controller(described, settings=RolloutSettings(allow_downtime=allow_downtime)) as controller:
         made = planned(controller, to)
     document = {**to_document(made), "own_topics_left_behind": to_json(stale)}
-    if print_document(document, [made.short_hash], output, as_json=as_json):
-        return
-    with width_for(output):
+
+    def show_with_command(wide: bool) -> None:
         show(made)
-    if not made.nothing_to_do:
-        console.print(
-            f"To apply this plan:  {apply_command(made, cluster, allow_downtime)}", style="bold", soft_wrap=True
-        )
+        if not made.nothing_to_do:
+            command = apply_command(made, cluster, allow_downtime)
+            console.print(f"To apply this plan:  {command}", style="bold", soft_wrap=True)
+
+    return Found(document, [made.short_hash], show_with_command)
+
+
+plan = look_command(find_plan)
 
 
 def _left_behind(cluster: ConnectCluster) -> list[Copies]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from airflow_eos_provider.cli.common import (
-    ClusterOption,
-    JsonOption,
     accept_option,
     console,
     load_cluster,
@@ -19,16 +18,15 @@ from airflow_eos_provider.cli.common import (
     table,
     timeout_option,
     warn,
-    width_for,
 )
 from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.cli.look import Found, look_command
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.downgrade.look import look_before
 from airflow_eos_provider.downgrade.older import DowngradeLook, findings as downgrade_findings
 from airflow_eos_provider.finding import Finding, Verdict, overall
-from airflow_eos_provider.output import Output, OutputOption, print_document
 from airflow_eos_provider.preflight.findings import ConnectorFinding
 from airflow_eos_provider.preflight.look import Scope, look
 from airflow_eos_provider.preflight.report import Report
@@ -46,7 +44,8 @@ _ANSWERS = {
 }
 
 
-def preflight(
+def find(
+    cluster: Path | None,
     connectors: Annotated[
         list[str] | None,
         typer.Argument(
@@ -63,10 +62,7 @@ def preflight(
         accept_option("CONNECTOR/KIND", "Ignore this finding."),
     ] = None,
     timeout: Annotated[float, timeout_option("Time limit of all requests to the workers.")] = 300.0,
-    cluster: ClusterOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Found:
     """Check what exactly-once does to each connector, or what an older Kafka Connect would do. Changes nothing.
 
     Each worker validates each connector's configuration; its plugin may contact the system that it reads.
@@ -75,16 +71,18 @@ def preflight(
     again, or tasks would fail.
     """
     if to_version is not None:
-        check_version(load_cluster(cluster), to_version, output, as_json=as_json)
-        return
+        return check_version(load_cluster(cluster), to_version)
     scope = Scope(tuple(connectors or ()), timeout)
     with ConnectSession(load_cluster(cluster), answer_seconds=ANSWER_SECONDS) as session:
         report = Report.of(look(session, mode, scope, _progress), accept or ())
     for key in report.unused:
         warn(f"{key} is accepted, and is no finding")
-    if not print_document(report.to_dict(), _names(report), output, as_json=as_json):
-        _show(report, wide=output is Output.WIDE)
-    raise typer.Exit(report.verdict.exit_code)
+    return Found(
+        report.to_dict(), _names(report), lambda wide: _show(report, wide=wide), exit_code=report.verdict.exit_code
+    )
+
+
+preflight = look_command(find)
 
 
 def _progress(done: int, total: int) -> None:
@@ -127,12 +125,11 @@ def _show_table(report: Report) -> None:
         weight = "accepted" if one.key in report.accepted else str(one.severity)
         cells = (str(one.verdict), "" if one.passed else weight, one.kind, one.found, one.expected)
         shown.add_row(one.subject or "all", *cells, one.remedy, one.evidence)
-    with width_for(Output.WIDE):
-        console.print(shown)
+    console.print(shown)
 
 
-def check_version(described: ConnectCluster, to_version: str, output: Output | None, *, as_json: bool) -> None:
-    """Print what workers of an older version would do otherwise; end with 1 if something is found, 5 if unknown."""
+def check_version(described: ConnectCluster, to_version: str) -> Found:
+    """What workers of an older version would do otherwise; exit code 1 if something is found, 5 if unknown."""
     with ConnectSession(described) as session:
         session.on_read = print_share_read
         seen = look_before(session, to_version)
@@ -148,10 +145,8 @@ def check_version(described: ConnectCluster, to_version: str, output: Output | N
         "copies": to_json(seen.copies),
         "findings": [one.to_dict() for one in found],
     }
-    if not print_document(document, [one.subject for one in found], output, as_json=as_json):
-        with width_for(output):
-            _show_downgrade(seen, found)
-    raise typer.Exit(verdict.exit_code)
+    names = [one.subject for one in found]
+    return Found(document, names, lambda wide: _show_downgrade(seen, found), exit_code=verdict.exit_code)
 
 
 def _show_downgrade(seen: DowngradeLook, found: list[Finding]) -> None:

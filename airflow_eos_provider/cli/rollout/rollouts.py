@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,11 +21,11 @@ from airflow_eos_provider.cli.common import (
     table,
     timeout_option,
     watch_option,
-    width_for,
 )
 from airflow_eos_provider.cli.completion import LOOK_SECONDS, Candidate, candidates
 from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks
 from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.cli.rollout.plan_apply import (
     DEFAULTS,
     FIGURES,
@@ -52,7 +53,7 @@ from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import Request, RequestKind, RolloutState, Step
 from airflow_eos_provider.journal.stop_requests import ANSWER_SECONDS, Answer, ask_to_stop
 from airflow_eos_provider.kafka.session import Kafka, Session
-from airflow_eos_provider.output import Output, OutputOption, print_document
+from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.history import (
     INTERRUPTED,
@@ -67,11 +68,7 @@ from airflow_eos_provider.rollout.history import (
 from airflow_eos_provider.rollout.outcome import WorkerOutcome
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
-rollouts_app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Show the rollouts of the group; pause, resume, abort or undo one.",
-)
+rollouts_app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 def _complete_rollout(ctx: typer.Context, incomplete: str) -> list[Candidate]:
@@ -113,24 +110,23 @@ EXIT_CODES = {
 }
 
 
-@rollouts_app.command(
-    "list", epilog=examples("eos rollout list", "eos rollout list -o wide", "eos rollout list -o name")
-)
-def list_(cluster: ClusterOption = None, output: OutputOption = None, as_json: JsonOption = False) -> None:
+@add_look(rollouts_app, "list", "eos rollout list", "eos rollout list -o wide", "eos rollout list -o name")
+def list_(cluster: Path | None) -> Found:
     """Show the rollouts of the group, newest first. Changes nothing."""
     described = load_cluster(cluster)
     rollouts = whole_history(read_journal(described.kafka, described.group_id))
     document = {"group_id": described.group_id, "rollouts": [rollout.to_dict() for rollout in rollouts]}
-    if print_document(document, [rollout.rollout_id for rollout in rollouts], output, as_json=as_json):
-        return
+    ids = [rollout.rollout_id for rollout in rollouts]
+    return Found(document, ids, lambda wide: _show_all(described.group_id, rollouts, wide=wide))
+
+
+def _show_all(group_id: str, rollouts: Sequence[Rollout | ForeignRollout], *, wide: bool) -> None:
     if not rollouts:
-        console.print(f"Group {described.group_id} was never rolled.")
+        console.print(f"Group {group_id} was never rolled.")
         return
-    wide = output is Output.WIDE
-    shown = table(f"Rollouts of group {described.group_id}")
     # An id is typed again, so it is never broken; it begins with the moment (UTC) and has the mode that was rolled to.
-    for column in ("rollout", "state", "from", "workers", *(("began", "by") if wide else ()), "why"):
-        shown.add_column(column, overflow="fold", no_wrap=column == "rollout")
+    columns = ("rollout", "state", "from", "workers", *(("began", "by") if wide else ()), "why")
+    shown = table(f"Rollouts of group {group_id}", *columns, whole="rollout")
     for rollout in rollouts:
         if isinstance(rollout, ForeignRollout):
             more = (_moment(rollout.started_at), "?") if wide else ()
@@ -139,8 +135,7 @@ def list_(cluster: ClusterOption = None, output: OutputOption = None, as_json: J
         more = (_moment(rollout.record.started_at), rollout.record.actor) if wide else ()
         done = f"{rollout.workers_done} of {rollout.workers_to_roll}"
         shown.add_row(rollout.rollout_id, rollout.state, rollout.plan.current, done, *more, rollout.record.reason)
-    with width_for(output):
-        console.print(shown)
+    console.print(shown)
 
 
 @rollouts_app.command("show", epilog=examples("eos rollout show", "eos rollout show 20261121T2336 --watch 5"))
@@ -160,14 +155,12 @@ def show(
             _show(found)
 
 
-@rollouts_app.command("wait", epilog=examples("eos rollout wait --timeout 1800"))
+@add_look(rollouts_app, "wait", "eos rollout wait --timeout 1800")
 def wait(
+    cluster: Path | None,
     rollout: RolloutArgument = None,
-    cluster: ClusterOption = None,
     timeout: Annotated[float, timeout_option("How long to wait at most.")] = 3600.0,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Found:
     """Wait until a rollout ends or pauses. Changes nothing.
 
     Exit code: 0 if it is done, 1 if it still runs after the time limit, 3 if it was aborted or replaced by another
@@ -175,30 +168,28 @@ def wait(
     """
     for found in _looks(load_cluster(cluster), rollout, seconds=timeout, every=_LOOK_SECONDS):
         last = found
-    if not print_document(last.to_dict(), [last.rollout_id], output, as_json=as_json):
-        console.print(f"Rollout {last.rollout_id} is {last.state}.")
-    raise typer.Exit(EXIT_CODES[last.state])
+    said = f"Rollout {last.rollout_id} is {last.state}."
+    return Found(last.to_dict(), [last.rollout_id], lambda wide: console.print(said), EXIT_CODES[last.state])
 
 
 def _add_request(kind: RequestKind, example: str, summary: str) -> None:
     """A command that asks the controller of a rollout for something."""
 
-    @rollouts_app.command(str(kind), epilog=examples(example), help=summary)
     def request(
+        cluster: Path | None,
         rollout: RolloutArgument = None,
-        cluster: ClusterOption = None,
         reason: ReasonOption = "",
         timeout: AnswerOption = ANSWER_SECONDS,
-        output: OutputOption = None,
-        as_json: JsonOption = False,
-    ) -> None:
+    ) -> Found:
         described = load_cluster(cluster)
         found = _find(described.kafka, described.group_id, rollout)
         wanted = Request(found.rollout_id, kind, time.time(), actor(), reason)
         journal = Controller(described, actor=actor(), reason=reason).journal
         with Session(described.kafka) as kafka:
-            answer = ask_to_stop(kafka, described.group_id, wanted, journal, timeout)
-        _show_answer(answer, output, as_json=as_json)
+            return _answered(ask_to_stop(kafka, described.group_id, wanted, journal, timeout))
+
+    request.__doc__ = summary
+    add_look(rollouts_app, str(kind), example)(request)
 
 
 _add_request(
@@ -293,7 +284,7 @@ def undo(
     )
 
 
-def _show_answer(answer: Answer, output: Output | None, *, as_json: bool) -> None:
+def _answered(answer: Answer) -> Found:
     document = {
         "rollout_id": answer.rollout_id,
         "request": str(answer.kind),
@@ -301,8 +292,10 @@ def _show_answer(answer: Answer, output: Output | None, *, as_json: bool) -> Non
         "answered": answer.answered,
         "half_done": answer.half_done,
     }
-    if print_document(document, [answer.rollout_id], output, as_json=as_json):
-        return
+    return Found(document, [answer.rollout_id], lambda wide: _show_answer(answer))
+
+
+def _show_answer(answer: Answer) -> None:
     if answer.answered:
         console.print(f"Rollout {answer.rollout_id} is {answer.state}.")
     else:

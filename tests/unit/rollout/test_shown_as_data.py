@@ -130,7 +130,7 @@ def test_a_rollout_and_the_list_of_rollouts(
     for arguments in (["list"], ["show"]):
         result = CliRunner().invoke(rollouts_app, arguments)
         assert result.exception is None, arguments
-    rollouts.list_()
+    rollouts.list_(None).show(True)
     require_data(capsys.readouterr().out, 2)
 
 
