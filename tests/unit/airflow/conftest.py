@@ -15,8 +15,11 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.rollout.check import passed
 from airflow_eos_provider.rollout.plan.order import TaskDowntime
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, WorkerChange
+from airflow_eos_provider.rollout.plan.preflight import Preflight
 
 
 class MemoryStore:
@@ -136,3 +139,67 @@ def datagrams(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str
             yield arrived
         finally:
             stats.initialize(factory=NoStatsLogger, export_legacy_names=False)
+
+
+class FakeController:
+    """Stands in for the controller, which needs a cluster; the system tests drive the real one.
+
+    :ivar made_with: the keyword arguments of the last controller.
+    :ivar calls: how a roll was carried out: method and argument.
+    :ivar outcomes: what a roll comes to, one after the other; then a report.
+    """
+
+    def __init__(self) -> None:
+        self.made_with: dict[str, Any] = {}
+        self.next_plan: Any = None
+        self.preflight_result = Preflight(Mode.PREPARING, (passed("group", "stable"),))
+        self.planned_for: list[Mode | None] = []
+        self.applied: list[Plan] = []
+        self.calls: list[tuple[str, Any]] = []
+        self.outcomes: list[Any] = []
+        self.during_apply: Any = lambda: None
+        self.reported: dict[str, Any] = {}
+
+    def __call__(self, cluster: Any, **kwargs: Any) -> FakeController:
+        self.made_with = kwargs
+        return self
+
+    def observe(self) -> Any:
+        return SimpleNamespace(workers=(), not_stopped=())
+
+    def preflight(self, target: Mode) -> Preflight:
+        return self.preflight_result
+
+    verify = preflight
+
+    def plan(self, target: Mode | None = None) -> Plan:
+        self.planned_for.append(target)
+        return self.next_plan
+
+    def apply(self, plan: Plan, *, take_over: bool) -> Any:
+        return self._outcome(plan, "apply", take_over)
+
+    def advance(self, plan: Plan, *, take_over: bool) -> Any:
+        return self._outcome(plan, "advance", take_over)
+
+    def go_on(self, plan: Plan, gate: Any, *, hands_over: bool) -> Any:
+        return self._outcome(plan, "go_on", (gate, hands_over))
+
+    def _outcome(self, plan: Plan, name: str, argument: Any) -> Any:
+        self.calls.append((name, argument))
+        outcome = self.outcomes.pop(0) if self.outcomes else None
+        if isinstance(outcome, Exception):
+            raise outcome
+        self.applied.append(plan)
+        self.made_with["report"]("w1:8083: gate passed")
+        self.during_apply()
+        report = {"rollout_id": "r1", "to": str(plan.target), **self.reported}
+        return outcome or SimpleNamespace(to_dict=lambda: report)
+
+
+@pytest.fixture
+def controller(monkeypatch: pytest.MonkeyPatch) -> FakeController:
+    fake = FakeController()
+    monkeypatch.setattr("airflow_eos_provider.rollout.controller.Controller", fake)
+    monkeypatch.setattr(KafkaConnectHook, "get_cluster", lambda self: "a cluster")
+    return fake

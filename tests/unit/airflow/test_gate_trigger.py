@@ -7,7 +7,6 @@ import json
 import threading
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,14 +16,13 @@ from airflow.sdk.module_loading import import_string
 
 from airflow_eos_provider.dag_factories import downgrade_dag, upgrade_dag
 from airflow_eos_provider.errors import ConfigurationError, FencedError, UnreachableError
-from airflow_eos_provider.operators import rolling_upgrade
 from airflow_eos_provider.operators.rolling_upgrade import DEFERRAL_BACKSTOP, ConnectRollingUpgradeOperator
-from airflow_eos_provider.rollout import controller as core
 from airflow_eos_provider.rollout.act.handover import COME_BACK_SECONDS
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.triggers import gate as module
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
+from tests.unit.airflow.conftest import FakeController
 
 TASK = "upgrade/manual/roll"
 
@@ -49,44 +47,7 @@ def wait_until(deadline: float | None = None) -> GateState:
 # The operator
 
 
-class Core:
-    """Stands in for the controller, which needs a cluster; the system tests drive the real one."""
-
-    def __init__(self) -> None:
-        self.made_with: dict[str, Any] = {}
-        self.calls: list[tuple[str, Any]] = []
-        self.outcomes: list[Any] = []
-
-    def __call__(self, cluster: Any, **kwargs: Any) -> Core:
-        self.made_with = kwargs
-        return self
-
-    def apply(self, plan: Plan, *, take_over: bool) -> Any:
-        return self._answer("apply", take_over)
-
-    def advance(self, plan: Plan, *, take_over: bool) -> Any:
-        return self._answer("advance", take_over)
-
-    def go_on(self, plan: Plan, gate: GateState, *, hands_over: bool) -> Any:
-        return self._answer("go_on", (gate, hands_over))
-
-    def _answer(self, name: str, argument: Any) -> Any:
-        self.calls.append((name, argument))
-        outcome = self.outcomes.pop(0)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-
-REPORT = SimpleNamespace(to_dict=lambda: {"rollout_id": "r1"})
-
-
-@pytest.fixture
-def controller(monkeypatch: pytest.MonkeyPatch) -> Core:
-    fake = Core()
-    monkeypatch.setattr(core, "Controller", fake)
-    monkeypatch.setattr(rolling_upgrade.KafkaConnectHook, "get_cluster", lambda self, **_: "a cluster")
-    return fake
+REPORT = {"rollout_id": "r1", "to": "preparing"}
 
 
 def roll(plan: Plan, **kwargs: Any) -> ConnectRollingUpgradeOperator:
@@ -99,16 +60,16 @@ def deferral(run: Any) -> TaskDeferred:
     return deferred.value
 
 
-def test_a_roll_waits_in_its_own_process_unless_it_is_deferrable(
-    controller: Core, context: dict[str, Any], plan: Plan
+@pytest.mark.parametrize(("deferrable", "method"), [(False, "apply"), (True, "advance")])
+def test_a_roll_that_never_has_to_wait_is_not_deferred(
+    controller: FakeController, context: dict[str, Any], plan: Plan, deferrable: bool, method: str
 ) -> None:
-    controller.outcomes = [REPORT]
-    assert roll(plan).execute(context) == {"rollout_id": "r1"}
-    assert controller.calls == [("apply", False)]
+    assert roll(plan, deferrable=deferrable).execute(context) == REPORT
+    assert controller.calls == [(method, False)]
 
 
 def test_a_deferrable_roll_hands_its_gate_to_the_triggerer(
-    controller: Core, context: dict[str, Any], plan: Plan
+    controller: FakeController, context: dict[str, Any], plan: Plan
 ) -> None:
     wait = wait_until()
     controller.outcomes = [wait]
@@ -127,13 +88,8 @@ def test_a_deferrable_roll_hands_its_gate_to_the_triggerer(
     assert left < deferred.timeout.total_seconds() <= left + DEFERRAL_BACKSTOP.total_seconds() + 60
 
 
-def test_a_roll_that_never_has_to_wait_is_not_deferred(controller: Core, context: dict[str, Any], plan: Plan) -> None:
-    controller.outcomes = [REPORT]
-    assert roll(plan, deferrable=True).execute(context) == {"rollout_id": "r1"}
-
-
 def test_the_gate_comes_back_as_it_was_seen_and_its_deadline_survives_the_next_deferral(
-    controller: Core, context: dict[str, Any], plan: Plan
+    controller: FakeController, context: dict[str, Any], plan: Plan
 ) -> None:
     seen = replace(wait_until(), failed_tasks_restarted=True)
     controller.outcomes = [seen]
@@ -145,16 +101,15 @@ def test_the_gate_comes_back_as_it_was_seen_and_its_deadline_survives_the_next_d
 
 
 def test_what_the_triggerer_cannot_look_at_is_waited_for_by_the_task(
-    controller: Core, context: dict[str, Any], plan: Plan
+    controller: FakeController, context: dict[str, Any], plan: Plan
 ) -> None:
-    controller.outcomes = [REPORT]
     event = {"status": "error", "reason": "no cluster file here", "wait": wait_until().to_dict()}
-    assert roll(plan, deferrable=True).resume(context, event) == {"rollout_id": "r1"}
+    assert roll(plan, deferrable=True).resume(context, event) == REPORT
     assert controller.calls == [("go_on", (GateState.from_dict(event["wait"]), False))]
 
 
 def test_a_resumed_roll_refuses_a_plan_that_was_not_the_approved_one(
-    controller: Core, context: dict[str, Any], plan: Plan
+    controller: FakeController, context: dict[str, Any], plan: Plan
 ) -> None:
     event = {"status": "look", "reason": "", "wait": wait_until().to_dict()}
     with pytest.raises(AirflowFailException, match="not the approved one"):
@@ -162,7 +117,9 @@ def test_a_resumed_roll_refuses_a_plan_that_was_not_the_approved_one(
     assert not controller.calls
 
 
-def test_a_task_that_was_taken_over_is_not_tried_again(controller: Core, context: dict[str, Any], plan: Plan) -> None:
+def test_a_task_that_was_taken_over_is_not_tried_again(
+    controller: FakeController, context: dict[str, Any], plan: Plan
+) -> None:
     controller.outcomes = [FencedError("Another controller has taken over.")]
     event = {"status": "look", "reason": "", "wait": wait_until().to_dict()}
     with pytest.raises(AirflowFailException, match="taken over"):
@@ -170,9 +127,8 @@ def test_a_task_that_was_taken_over_is_not_tried_again(controller: Core, context
 
 
 def test_a_durable_roll_keeps_its_rollout_in_the_task_state_and_another_does_not(
-    controller: Core, context: dict[str, Any], plan: Plan
+    controller: FakeController, context: dict[str, Any], plan: Plan
 ) -> None:
-    controller.outcomes = [REPORT, REPORT]
     roll(plan).execute(context)
     assert controller.made_with["checkpoint"] is not None
     roll(plan, durable=False).execute(context)
@@ -180,12 +136,11 @@ def test_a_durable_roll_keeps_its_rollout_in_the_task_state_and_another_does_not
 
 
 def test_a_task_has_one_name_in_all_its_tries_and_another_for_each_map_index(
-    controller: Core, context: dict[str, Any], plan: Plan
+    controller: FakeController, context: dict[str, Any], plan: Plan
 ) -> None:
     operator, names = roll(plan), []
     for try_number, index in ((1, -1), (2, -1), (1, 0), (1, 1)):
         context["ti"].try_number, context["ti"].map_index = try_number, index
-        controller.outcomes = [REPORT]
         operator.execute(context)
         names.append(controller.made_with["task"])
     assert names == [TASK, TASK, f"{TASK}[0]", f"{TASK}[1]"]

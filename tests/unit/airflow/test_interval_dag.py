@@ -33,12 +33,6 @@ def dag() -> DAG:
     )
 
 
-def test_the_dags_of_the_repository_load_without_errors() -> None:
-    bag = DagBag(DAGS)
-    assert bag.import_errors == {}
-    assert {"flights_daily", "flights_daily_ready"} <= set(bag.dags)
-
-
 def test_the_days_of_the_repositorys_dag_are_new_yorks() -> None:
     dag = DagBag(DAGS).dags["flights_daily"]
     assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
@@ -49,11 +43,6 @@ def test_the_downstream_dag_runs_on_the_asset_of_the_other() -> None:
     bag = DagBag(DAGS)
     (outlet,) = bag.dags["flights_daily"].get_task("write").outlets
     assert outlet.uri in str(bag.dags["flights_daily_ready"].timetable.asset_condition)
-
-
-def test_the_default_timetable_has_intervals_with_width(dag: DAG) -> None:
-    assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
-    assert not dag.catchup
 
 
 def scheduled(schedule: Any, start_date: datetime | None = None) -> DAG:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from airflow.sdk.observability import stats
 
 from airflow_eos_provider import errors
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.operators import rolling_upgrade
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.operators.rolling_upgrade import (
     ConnectPlanOperator,
@@ -23,67 +21,19 @@ from airflow_eos_provider.operators.rolling_upgrade import (
     TaskStateCheckpoint,
 )
 from airflow_eos_provider.rollout import controller as core
-from airflow_eos_provider.rollout.check import failed, passed
+from airflow_eos_provider.rollout.check import failed
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.plan.preflight import Preflight
-
-
-class Core:
-    """Stands in for the controller, which needs a cluster; the system tests drive the real one.
-
-    :ivar made_with: the keyword arguments of the last controller.
-    """
-
-    def __init__(self) -> None:
-        self.made_with: dict[str, Any] = {}
-        self.next_plan: Any = None
-        self.error: Exception | None = None
-        self.preflight_result = Preflight(Mode.PREPARING, (passed("group", "stable"),))
-        self.planned_for: list[Mode | None] = []
-        self.applied: list[Plan] = []
-        self.taken_over: list[bool] = []
-        self.during_apply: Any = lambda: None
-        self.reported: dict[str, Any] = {}
-
-    def __call__(self, cluster: Any, **kwargs: Any) -> Core:
-        self.made_with = kwargs
-        return self
-
-    def observe(self) -> Any:
-        return SimpleNamespace(workers=(), not_stopped=())
-
-    def preflight(self, target: Mode) -> Preflight:
-        return self.preflight_result
-
-    verify = preflight
-
-    def plan(self, target: Mode | None = None) -> Plan:
-        self.planned_for.append(target)
-        return self.next_plan
-
-    def apply(self, plan: Plan, *, take_over: bool) -> Any:
-        if self.error:
-            raise self.error
-        self.applied.append(plan)
-        self.taken_over.append(take_over)
-        self.made_with["report"]("w1:8083: gate passed")
-        self.during_apply()
-        return SimpleNamespace(to_dict=lambda: {"rollout_id": "r1", "to": str(plan.target), **self.reported})
-
-
-@pytest.fixture
-def controller(monkeypatch: pytest.MonkeyPatch) -> Core:
-    fake = Core()
-    monkeypatch.setattr(core, "Controller", fake)
-    monkeypatch.setattr(rolling_upgrade.KafkaConnectHook, "get_cluster", lambda self: "a cluster")
-    return fake
+from tests.unit.airflow.conftest import FakeController
 
 
 def roll(plan: Plan, **kwargs: Any) -> ConnectRollingUpgradeOperator:
     return ConnectRollingUpgradeOperator(task_id="roll", conn_id="c", plan=plan.to_dict(), **kwargs)
 
 
-def test_a_roll_applies_the_plan_and_returns_the_report(controller: Core, context: dict[str, Any], plan: Plan) -> None:
+def test_a_roll_applies_the_plan_and_returns_the_report(
+    controller: FakeController, context: dict[str, Any], plan: Plan
+) -> None:
     approval = {"plan_hash": plan.hash, "approved_by": "grace"}
     report = roll(plan, approval=approval, reason="audit").execute(context)
     assert report == {"rollout_id": "r1", "to": "preparing"}
@@ -93,7 +43,7 @@ def test_a_roll_applies_the_plan_and_returns_the_report(controller: Core, contex
 
 
 def test_the_metrics_of_a_roll_arrive_at_a_statsd_server(
-    controller: Core, context: dict[str, Any], plan: Plan, datagrams: Callable[[], list[str]]
+    controller: FakeController, context: dict[str, Any], plan: Plan, datagrams: Callable[[], list[str]]
 ) -> None:
     worker = {"worker": "w1", "seconds": 30.0, "task_downtime_seconds": 4.0, "predicted_seconds": 5.0}
     controller.reported = {"workers": [worker]}
@@ -108,23 +58,23 @@ def test_the_metrics_of_a_roll_arrive_at_a_statsd_server(
 
 @pytest.mark.parametrize(("given", "meant"), [(False, False), (True, True), ("False", False), ("True", True)])
 def test_a_roll_takes_over_only_if_it_is_asked_to(
-    controller: Core, context: dict[str, Any], plan: Plan, given: bool | str, meant: bool
+    controller: FakeController, context: dict[str, Any], plan: Plan, given: bool | str, meant: bool
 ) -> None:
     """A template gives words, also where it means False."""
     roll(plan, take_over=given).execute(context)
-    assert controller.taken_over == [meant]
+    assert controller.calls == [("apply", meant)]
 
 
 def test_a_roll_that_was_asked_to_stop_is_not_tried_again(
-    controller: Core, context: dict[str, Any], plan: Plan
+    controller: FakeController, context: dict[str, Any], plan: Plan
 ) -> None:
-    controller.error = errors.StopRequestedError("The roll has stopped: ann asked for pause.")
+    controller.outcomes = [errors.StopRequestedError("The roll has stopped: ann asked for pause.")]
     with pytest.raises(AirflowFailException, match="ann asked for pause"):
         roll(plan).execute(context)
 
 
 def test_a_roll_refuses_a_plan_that_was_not_the_approved_one(
-    controller: Core, context: dict[str, Any], plan: Plan
+    controller: FakeController, context: dict[str, Any], plan: Plan
 ) -> None:
     with pytest.raises(AirflowFailException, match="not the approved one"):
         roll(plan, approval={"plan_hash": "another"}).execute(context)
@@ -132,7 +82,7 @@ def test_a_roll_refuses_a_plan_that_was_not_the_approved_one(
 
 
 def test_progress_reaches_the_task_log_line_by_line(
-    controller: Core, context: dict[str, Any], plan: Plan, monkeypatch: pytest.MonkeyPatch
+    controller: FakeController, context: dict[str, Any], plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = roll(plan)
     lines: list[str] = []
@@ -142,7 +92,7 @@ def test_progress_reaches_the_task_log_line_by_line(
 
 
 def test_a_killed_roll_is_asked_to_stop_and_not_interrupted(
-    controller: Core, context: dict[str, Any], plan: Plan
+    controller: FakeController, context: dict[str, Any], plan: Plan
 ) -> None:
     operator = roll(plan)
     asked: list[bool] = []
@@ -157,7 +107,9 @@ def test_a_killed_roll_is_asked_to_stop_and_not_interrupted(
     assert asked == [False, True]
 
 
-def test_the_settings_of_the_dag_reach_the_controller(controller: Core, context: dict[str, Any], plan: Plan) -> None:
+def test_the_settings_of_the_dag_reach_the_controller(
+    controller: FakeController, context: dict[str, Any], plan: Plan
+) -> None:
     roll(plan, settings={"polls": 7}).execute(context)
     assert controller.made_with["settings"].polls == 7
 
@@ -207,69 +159,72 @@ def test_a_checkpoint_of_another_schema_is_not_read(store: Any) -> None:
     assert TaskStateCheckpoint(store).get("missing") is None
 
 
-def planning(target: str) -> ConnectPlanOperator:
-    return ConnectPlanOperator(task_id="plan", conn_id="c", target=target)
+#: Of each step: its target, whether it leads down, the next plan's target and current mode, and what it is planned for.
+PLANNED = [
+    ("preparing", False, Mode.PREPARING, "disabled", None),  # as the next step, so that it never leads back
+    ("enabled", False, Mode.ENABLED, "preparing", Mode.ENABLED),
+]
+SKIPPED = [
+    ("preparing", False, Mode.ENABLED, "preparing"),
+    ("preparing", False, Mode.ENABLED, "enabled"),
+    ("enabled", False, Mode.ENABLED, "enabled"),
+    ("disabled", True, Mode.DISABLED, "disabled"),
+    ("preparing", True, Mode.PREPARING, "disabled"),
+]
 
 
-def test_the_first_step_is_planned_as_the_next_step_so_that_it_never_leads_back(
-    controller: Core, context: dict[str, Any], make_plan: Any
+def planning(target: str, *, downwards: bool = False) -> ConnectPlanOperator:
+    return ConnectPlanOperator(task_id="plan", conn_id="c", target=target, downwards=downwards)
+
+
+@pytest.mark.parametrize(("target", "downwards", "next_target", "current", "planned_for"), PLANNED)
+def test_a_step_that_is_due_is_planned(
+    controller: FakeController,
+    context: dict[str, Any],
+    make_plan: Any,
+    target: str,
+    downwards: bool,
+    next_target: Mode,
+    current: str,
+    planned_for: Mode | None,
 ) -> None:
-    controller.next_plan = make_plan(Mode.PREPARING)
-    assert planning("preparing").execute(context) == controller.next_plan.to_dict()
-    assert controller.planned_for == [None]
+    controller.next_plan = make_plan(next_target, mode=current)
+    assert planning(target, downwards=downwards).execute(context) == controller.next_plan.to_dict()
+    assert controller.planned_for == [planned_for]
 
 
-def test_the_first_step_is_skipped_on_a_cluster_that_is_prepared(
-    controller: Core, context: dict[str, Any], make_plan: Any
+@pytest.mark.parametrize(("target", "downwards", "next_target", "current"), SKIPPED)
+def test_a_step_that_the_cluster_has_behind_it_is_skipped(
+    controller: FakeController,
+    context: dict[str, Any],
+    make_plan: Any,
+    target: str,
+    downwards: bool,
+    next_target: Mode,
+    current: str,
 ) -> None:
-    controller.next_plan = make_plan(Mode.ENABLED, mode="preparing")
-    with pytest.raises(AirflowSkipException, match="Nothing to do"):
-        planning("preparing").execute(context)
+    controller.next_plan = make_plan(next_target, mode=current)
+    with pytest.raises(AirflowSkipException, match=f"Nothing to do: .* run in {current}"):
+        planning(target, downwards=downwards).execute(context)
 
 
-def test_the_second_step_is_planned_on_a_cluster_that_is_prepared(
-    controller: Core, context: dict[str, Any], make_plan: Any
+def test_a_preflight_that_failed_fails_the_task_with_its_reason(
+    controller: FakeController, context: dict[str, Any]
 ) -> None:
-    controller.next_plan = make_plan(Mode.ENABLED, mode="preparing")
-    assert planning("enabled").execute(context)["target"] == "enabled"
-    assert controller.planned_for == [Mode.ENABLED]
-
-
-def test_both_steps_are_skipped_on_a_cluster_that_is_enabled(
-    controller: Core, context: dict[str, Any], make_plan: Any
-) -> None:
-    controller.next_plan = make_plan(Mode.ENABLED, mode="enabled")
-    for target in ("preparing", "enabled"):
-        with pytest.raises(AirflowSkipException, match="run in enabled"):
-            planning(target).execute(context)
-
-
-@pytest.mark.parametrize(("target", "current"), [("disabled", "disabled"), ("preparing", "disabled")])
-def test_a_step_down_is_skipped_on_a_cluster_that_is_there_or_below(
-    controller: Core, context: dict[str, Any], make_plan: Any, target: str, current: str
-) -> None:
-    controller.next_plan = make_plan(Mode(target), mode=current)
-    with pytest.raises(AirflowSkipException, match=f"run in {current}"):
-        ConnectPlanOperator(task_id="plan", conn_id="c", target=target, downwards=True).execute(context)
-
-
-def test_a_preflight_that_failed_fails_the_task_with_its_reason(controller: Core, context: dict[str, Any]) -> None:
     controller.preflight_result = Preflight(Mode.PREPARING, (failed("roster", "w9 is not described", "add it"),))
     with pytest.raises(AirflowFailException, match="w9 is not described"):
         ConnectPreflightOperator(task_id="preflight", conn_id="c").execute(context)
 
 
-def test_a_preflight_that_passed_returns_its_findings(controller: Core, context: dict[str, Any]) -> None:
-    result = ConnectPreflightOperator(task_id="preflight", conn_id="c").execute(context)
-    assert result["verdict"] == "pass"
+def test_what_was_proven_is_returned(controller: FakeController, context: dict[str, Any]) -> None:
+    for operator in (
+        ConnectPreflightOperator(task_id="preflight", conn_id="c"),
+        ConnectVerifyOperator(task_id="verify", conn_id="c", target="enabled"),
+    ):
+        assert operator.execute(context)["verdict"] == "pass"
 
 
-def test_a_verification_returns_what_was_proven(controller: Core, context: dict[str, Any]) -> None:
-    result = ConnectVerifyOperator(task_id="verify", conn_id="c", target="enabled").execute(context)
-    assert result["verdict"] == "pass"
-
-
-def test_a_target_that_is_no_mode_fails_for_good(controller: Core, context: dict[str, Any]) -> None:
+def test_a_target_that_is_no_mode_fails_for_good(controller: FakeController, context: dict[str, Any]) -> None:
     with pytest.raises(AirflowFailException, match="disabled, preparing or enabled"):
         planning("on").execute(context)
 
@@ -283,7 +238,7 @@ def test_a_target_that_is_no_mode_fails_for_good(controller: Core, context: dict
     ],
 )
 def test_a_roll_that_stops_is_counted(
-    controller: Core,
+    controller: FakeController,
     context: dict[str, Any],
     plan: Plan,
     monkeypatch: pytest.MonkeyPatch,
@@ -292,7 +247,7 @@ def test_a_roll_that_stops_is_counted(
 ) -> None:
     counted: list[tuple[str, int, dict[str, str]]] = []
     monkeypatch.setattr(stats, "incr", lambda name, value, *, tags: counted.append((name, value, tags)))
-    controller.error = error
+    controller.outcomes = [error]
     with pytest.raises((AirflowFailException, errors.EosError)):
         roll(plan).execute(context)
     assert counted == [(name, 1, {"group_id": "connect", "to": "preparing"})]

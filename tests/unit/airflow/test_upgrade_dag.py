@@ -14,20 +14,14 @@ from airflow.exceptions import ParamValidationError
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_eos_provider import dag_factories
+from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.dag_factories import (
     acl_grant_dag,
-    acl_revoke_dag,
     audit_dag,
-    close_dag,
     downgrade_dag,
-    fence_dag,
     interval_abandon_dag,
     interval_run_dag,
     offsets_reset_dag,
-    topics_dag,
-    transaction_abort_dag,
-    uninstall_dag,
     upgrade_dag,
 )
 from airflow_eos_provider.notifications import ConnectDriftNotifier, ConnectRollNotifier
@@ -45,7 +39,8 @@ def dag() -> DAG:
 def test_the_dags_of_the_repository_load_and_explain_themselves_and_each_field_of_their_forms() -> None:
     bag = DagBag(DAGS)
     assert bag.import_errors == {}
-    assert len(bag.dags) > len(dag_factories.__all__), "each factory has an example, and one a DAG behind it"
+    names = [change.dag.removesuffix("_dag") for change in CHANGES.values() if not change.brokers_only]
+    assert {f"connect_{name}" for name in names} < set(bag.dags), "each change of a Connect cluster has a DAG"
     for dag in bag.dags.values():
         assert (dag.doc_md or "").strip().startswith("### "), dag.dag_id
         assert dag.description, dag.dag_id
@@ -83,14 +78,11 @@ def test_the_second_step_goes_on_behind_a_skipped_first_but_not_behind_a_failed_
         assert dag.get_task(task_id).trigger_rule == "all_success"
 
 
-def test_one_run_at_a_time_and_none_by_itself(dag: DAG) -> None:
-    assert dag.max_active_runs == 1
-    assert dag.schedule is None
-    assert not dag.catchup
-
-
-def test_the_pool_holds_for_every_task(dag: DAG) -> None:
+def test_one_run_at_a_time_in_the_pool_and_on_the_cluster_of_the_dag(dag: DAG) -> None:
+    assert (dag.max_active_runs, dag.schedule, dag.catchup) == (1, None, False)
     assert {task.pool for task in dag.tasks} == {"cluster_7_pool"}
+    assert {task.conn_id for task in dag.tasks if hasattr(task, "conn_id")} == {"cluster_7"}
+    assert "cluster_7" in str(dag.doc_md)
 
 
 def test_the_form_asks_for_a_reason_and_not_for_a_cluster(dag: DAG) -> None:
@@ -98,11 +90,6 @@ def test_the_form_asks_for_a_reason_and_not_for_a_cluster(dag: DAG) -> None:
     assert dag.params["take_over"] is False
     with pytest.raises(ParamValidationError):
         dag.params["reason"] = ""
-
-
-def test_the_cluster_is_named_by_the_dag(dag: DAG) -> None:
-    assert {task.conn_id for task in dag.tasks if hasattr(task, "conn_id")} == {"cluster_7"}
-    assert "cluster_7" in str(dag.doc_md)
 
 
 @pytest.mark.parametrize("factory", [upgrade_dag, downgrade_dag])
@@ -142,15 +129,9 @@ FACTORIES: dict[str, Any] = {
     "downgrade": partial(downgrade_dag, dag_id="of_downgrade"),
     "audit": partial(audit_dag, dag_id="of_audit"),
     "intervals": partial(interval_run_dag, pipeline="p", python_callable="module:function", dag_id="of_intervals"),
-    "fence": partial(fence_dag, dag_id="of_fencing"),
-    "offsets": partial(offsets_reset_dag, dag_id="of_offsets"),
-    "topics": partial(topics_dag, dag_id="of_topics"),
-    "transaction": partial(transaction_abort_dag, dag_id="of_transaction"),
-    "abandon": partial(interval_abandon_dag, dag_id="of_abandoned"),
-    "close": partial(close_dag, dag_id="of_closed"),
-    "uninstall": partial(uninstall_dag, dag_id="of_uninstall"),
-    "grant": partial(acl_grant_dag, dag_id="of_grant"),
-    "revoke": partial(acl_revoke_dag, dag_id="of_revoke"),
+    "a change": partial(offsets_reset_dag, dag_id="of_offsets"),
+    "a change without a lease": partial(acl_grant_dag, dag_id="of_grant"),
+    "a change of brokers": partial(interval_abandon_dag, dag_id="of_abandoned"),
 }
 
 
