@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from airflow_eos_provider.changes.engine import carry_out
 from airflow_eos_provider.changes.fencing.change import FENCING, FencingRequest
-from airflow_eos_provider.changes.fencing.plan import FencePlan
+from airflow_eos_provider.changes.fencing.plan import ConnectorRound
 from airflow_eos_provider.changes.offsets.change import MIGRATE, MigrateRequest, Whose
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.group import WorkerGroup, describe_group
@@ -298,7 +298,7 @@ def test_what_a_suspended_worker_holds_open_is_fenced_and_it_writes_nothing_more
         session.ask(lambda rest: rest.resume(TABLE))
     with Suspended(cluster) as suspended, ConnectSession(cluster.asked_briefly()) as session:
         plan = FENCING.plan(session, FencingRequest((TABLE,)))
-        (round_,) = from_json(FencePlan, plan.content).rounds
+        (round_,) = from_json(tuple[ConnectorRound, ...], plan.content["rounds"])
         assert set(round_.fence) == set(round_.held) == suspended.tasks
         done = carry_out(FENCING, session, plan, actor="a test")
         assert done.problem is None

@@ -74,8 +74,7 @@ class Fencing(Change[FencingRequest]):
         return ConnectSession(cluster, answer_seconds=_ANSWER_SECONDS)
 
     def plan(self, session: ConnectSession, request: FencingRequest) -> Plan:
-        _, decision = self._decide(session, request)
-        return fencing_plan(session.cluster.group_id, request, decision)
+        return fencing_plan(*self._decide(session, request), request)
 
     def apply(self, session: ConnectSession, plan: Plan, act: GroupChange, report: Callable[[str], None]) -> Done:
         return Done.of_connectors([round_.carry_out(act) for round_ in self._rounds(session, plan, report)])
@@ -84,7 +83,7 @@ class Fencing(Change[FencingRequest]):
         """The report of a plan that was carried out, unless something is due again."""
         _, decision = self._decide(session, read_request(FencingRequest, plan.request))
         rounds = self._rounds(session, plan)
-        if decision.plan.rounds or any(round_.has_failed_tasks for round_ in rounds):
+        if decision.due or any(round_.has_failed_tasks for round_ in rounds):
             return None
         return Done.of_connectors([round_.report() for round_ in rounds])
 
@@ -93,7 +92,7 @@ class Fencing(Change[FencingRequest]):
         from airflow_eos_provider.journal.journal import read_journal
 
         seen, decision = self._decide(session, request)
-        plan = fencing_plan(session.cluster.group_id, request, decision)
+        plan = fencing_plan(seen, decision, request)
         begun = read_journal(session.kafka, plan.group_id).open_change
         document = {
             **look_document(seen, decision),
@@ -102,7 +101,7 @@ class Fencing(Change[FencingRequest]):
         }
         return Look(
             document,
-            [round_.connector for round_ in decision.plan.rounds],
+            [round_.connector for round_ in decision.due],
             lambda whole: look_lines(seen, decision, whole=whole),
         )
 
@@ -111,16 +110,16 @@ class Fencing(Change[FencingRequest]):
         from airflow_eos_provider.changes.fencing.plan import decide
 
         seen = look(session, _config_topic(session, request.config_topic), request.connectors)
-        return seen, decide(seen, request.connectors, pending_only=request.pending)
+        return seen, decide(seen, named=bool(request.connectors), pending_only=request.pending)
 
     def _rounds(
         self, session: ConnectSession, plan: Plan, report: Callable[[str], None] = lambda line: None
     ) -> list[Round]:
-        from airflow_eos_provider.changes.fencing.plan import FencePlan
+        from airflow_eos_provider.changes.fencing.plan import ConnectorRound
         from airflow_eos_provider.changes.fencing.round import Round
 
         topic = _config_topic(session, plan.request["config_topic"])
-        rounds = from_json(FencePlan, plan.content).rounds
+        rounds = from_json(tuple[ConnectorRound, ...], plan.content["rounds"])
         return [Round(session, topic, each, plan.request["timeout"], report) for each in rounds]
 
 
@@ -133,18 +132,18 @@ def _config_topic(session: ConnectSession, given: str) -> str:
 FENCING = Fencing()
 
 
-def fencing_plan(group_id: str, request: FencingRequest, decision: Decision) -> Plan:
+def fencing_plan(seen: FenceLook, decision: Decision, request: FencingRequest) -> Plan:
     """What was decided, as the plan that a person approves."""
-    plan, nothing = decision.plan, ""
-    if not plan.rounds:
+    due, nothing = decision.due, ""
+    if not due:
         nothing = decision.unused or "No round is pending, and no transaction is held open."
     return Plan(
         FENCING.name,
-        group_id,
-        about=", ".join(round_.connector for round_ in plan.rounds),
-        question=f"Fence {counted(len(plan.rounds), 'connector')} of Kafka Connect group {group_id}?",
-        lines=tuple(line for round_ in plan.rounds or decision.rounds for line in round_.lines()),
-        content=to_json(plan),
+        seen.group_id,
+        about=", ".join(round_.connector for round_ in due),
+        question=f"Fence {counted(len(due), 'connector')} of Kafka Connect group {seen.group_id}?",
+        lines=tuple(line for round_ in due or decision.rounds for line in round_.lines()),
+        content={"kafka_cluster_id": seen.kafka_cluster_id, "rounds": to_json(due)},
         request=asdict(request),
         nothing=nothing,
     )
@@ -178,7 +177,7 @@ def look_document(seen: FenceLook, decision: Decision) -> dict[str, Any]:
             for each in seen.connectors
             if each.name in rounds
         ],
-        "nothing_to_do": not decision.plan.rounds,
+        "nothing_to_do": not decision.due,
     }
 
 

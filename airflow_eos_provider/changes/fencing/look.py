@@ -132,12 +132,16 @@ def _chosen(
 
 def _ids(kafka: Session, group_id: str, connectors: Sequence[ConnectorConfigState]) -> dict[str, tuple[FenceId, ...]]:
     """By connector its ids in one Kafka cluster; held transactions are known after :data:`HELD_SECONDS` at most."""
+
+    def open_numbers(name: str) -> set[int]:
+        """The numbers of a connector's tasks that have something open."""
+        found = (task_number(id_, f"{group_id}-{name}-") for id_ in open_ids)
+        return {number for number in found if number is not None}
+
     with kafka.transactions() as client:
         open_ids = client.open_transactions(f"{group_id}-")
         numbers = {
-            state.name: sorted(
-                {*range(state.task_count_record or 0), *_open_numbers(f"{group_id}-{state.name}-", open_ids)}
-            )
+            state.name: sorted({*range(state.task_count_record or 0), *open_numbers(state.name)})
             for state in connectors
         }
         wanted = [f"{group_id}-{name}-{number}" for name, each in numbers.items() for number in each]
@@ -149,11 +153,6 @@ def _ids(kafka: Session, group_id: str, connectors: Sequence[ConnectorConfigStat
         )
         for name, each in numbers.items()
     }
-
-
-def _open_numbers(prefix: str, open_ids: Sequence[str]) -> set[int]:
-    """The numbers of tasks that have something open."""
-    return {number for name in open_ids if (number := task_number(name, prefix)) is not None}
 
 
 def _held(
@@ -170,13 +169,9 @@ def _held(
     return set(left)
 
 
-def _same_transaction(one: TransactionDescription, other: TransactionDescription) -> bool:
-    return other.state.is_open and _transaction_of(one) == _transaction_of(other)
-
-
-def _transaction_of(known: TransactionDescription) -> tuple[int, int, int | None]:
-    """Who began a transaction, and when; its partitions become more while it is written."""
-    return known.producer_id, known.producer_epoch, known.started_at_ms
+def _same_transaction(one: TransactionDescription, now: TransactionDescription) -> bool:
+    """Whether it is still open; its partitions become more while it is written."""
+    return now.state.is_open and one == now._replace(state=one.state, partitions=one.partitions)
 
 
 def enabled_workers(session: ConnectSession) -> dict[str, bool | None]:

@@ -9,7 +9,7 @@ pending, only its id is fenced.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceLook
@@ -75,36 +75,28 @@ class ConnectorRound:
 
 
 @dataclass(frozen=True, slots=True)
-class FencePlan:
-    """What is done for several connectors."""
-
-    kafka_cluster_id: str
-    rounds: tuple[ConnectorRound, ...]  #: of connectors for which something is done
-    names: tuple[str, ...] = ()  #: the connectors that were named; none for all
-    pending_only: bool = False  #: whether only pending rounds are meant
-
-
-@dataclass(frozen=True, slots=True)
 class Decision:
     """What was decided about every connector of a look."""
 
-    plan: FencePlan
     rounds: tuple[ConnectorRound, ...]  #: by connector, also where nothing is to be done
     unused: str = ""  #: why no connector of the group has transactional ids; empty if they do
 
+    @property
+    def due(self) -> tuple[ConnectorRound, ...]:
+        """Those of connectors for which something is done."""
+        return tuple(each for each in self.rounds if not each.nothing_to_do)
 
-def decide(seen: FenceLook, names: Iterable[str] = (), *, pending_only: bool = False) -> Decision:
-    """Decide what to do about the connectors of a look."""
-    plan = FencePlan(seen.kafka_cluster_id, (), tuple(sorted(set(names))), pending_only)
+
+def decide(seen: FenceLook, *, named: bool = False, pending_only: bool = False) -> Decision:
+    """Decide what to do about the connectors of a look.
+
+    :param named: whether it is of connectors that a person has named.
+    """
     if set(seen.enabled.values()) == {False}:
-        return Decision(plan, (), "No worker runs exactly-once source tasks, so there are no transactional ids.")
+        return Decision((), "No worker runs exactly-once source tasks, so there are no transactional ids.")
     require_enabled(seen.enabled)
-    rounds = tuple(
-        decide_connector(each, named=bool(plan.names))
-        for each in seen.connectors
-        if each.state.pending_fencing or not pending_only
-    )
-    return Decision(replace(plan, rounds=tuple(r for r in rounds if not r.nothing_to_do)), rounds)
+    chosen = (each for each in seen.connectors if each.state.pending_fencing or not pending_only)
+    return Decision(tuple(decide_connector(each, named=named) for each in chosen))
 
 
 def require_enabled(enabled: Mapping[str, bool | None]) -> None:

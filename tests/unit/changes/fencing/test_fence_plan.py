@@ -15,7 +15,6 @@ from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceId, Fe
 from airflow_eos_provider.changes.fencing.plan import (
     SLOW_IDS,
     ConnectorRound,
-    FencePlan,
     decide,
     decide_connector,
 )
@@ -73,7 +72,7 @@ def group(*connectors: ConnectorLook, enabled: Mapping[str, bool | None] | None 
 
 
 def planned(seen: ConnectorLook) -> Plan:
-    return fencing_plan("g", FencingRequest(), decide(group(seen)))
+    return fencing_plan(group(seen), decide(group(seen)), FencingRequest())
 
 
 def what(round_: ConnectorRound) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
@@ -134,7 +133,7 @@ def test_what_a_running_task_holds_open_is_ended_if_the_connector_is_named_and_t
 
 def test_workers_below_enabled_have_no_ids_and_nothing_is_done() -> None:
     decision = decide(group(connector(2, 3, pending=True, states="FF"), enabled={"w:1": False, "w:2": False}))
-    assert decision.plan.rounds == ()
+    assert decision.rounds == ()
     assert "no transactional ids" in decision.unused
 
 
@@ -146,7 +145,7 @@ def test_workers_that_differ_or_do_not_say_are_refused(other: bool | None) -> No
 
 def test_only_connectors_with_a_pending_round_are_looked_at_if_that_is_asked_for() -> None:
     one = connector(held=(7,))
-    assert [r.connector for r in decide(group(one)).plan.rounds] == ["c"]
+    assert [r.connector for r in decide(group(one)).due] == ["c"]
     assert decide(group(one), pending_only=True).rounds == ()
 
 
@@ -177,9 +176,9 @@ def test_another_transaction_of_the_same_id_is_another_plan() -> None:
 
 def test_a_plan_comes_back_from_the_journal_without_its_words() -> None:
     seen = connector(2, 3, pending=True, states="FF", held=(1,))
-    decided = decide(group(seen)).plan
-    without_why = replace(decided, rounds=tuple(replace(each, why="") for each in decided.rounds))
-    assert from_json(FencePlan, json.loads(json.dumps(planned(seen).content))) == without_why
+    without_why = tuple(replace(each, why="") for each in decide(group(seen)).due)
+    content = json.loads(json.dumps(planned(seen).content))
+    assert from_json(tuple[ConnectorRound, ...], content["rounds"]) == without_why
 
 
 def test_a_round_that_may_be_too_long_for_connect_says_what_helps() -> None:

@@ -35,7 +35,7 @@ def test_workers_below_enabled_have_nothing_to_fence_and_that_is_said() -> None:
     assert list(look_lines(seen, decide(seen), whole=False)) == [
         "No worker runs exactly-once source tasks, so there are no transactional ids."
     ]
-    assert fencing_plan("g", FencingRequest(), decide(seen)).nothing.startswith("No worker runs exactly-once")
+    assert fencing_plan(seen, decide(seen), FencingRequest()).nothing.startswith("No worker runs exactly-once")
 
 
 def test_the_document_has_every_id_and_no_configuration() -> None:
