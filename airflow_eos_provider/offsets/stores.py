@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from airflow_eos_provider.connect.cluster.other_kafka import CLIENTS, OVERRIDES, ClientAddresses
 from airflow_eos_provider.connect.mode_evidence import probe
 from airflow_eos_provider.connect.properties import references
+from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC, read_worker_files
 from airflow_eos_provider.data_text import first_few, sentence
@@ -74,6 +75,17 @@ def require_source(connector: str, kind: str) -> None:
             expected="a source connector",
             remedy=f"Its offsets are in the consumer group connect-{connector}: use kafka-consumer-groups.",
         )
+
+
+def source_of(
+    connector: str, statuses: Mapping[str, ConnectorStatus], group_id: str, remedy: str | None = None
+) -> ConnectorStatus:
+    """The status of a source connector, which has to exist, among those of all connectors."""
+    if connector not in statuses:
+        known = (name for name, status in statuses.items() if status.type != "sink")
+        raise unknown_connector(connector, group_id, known, remedy)
+    require_source(connector, statuses[connector].type)
+    return statuses[connector]
 
 
 def topic_of(name: str) -> str:

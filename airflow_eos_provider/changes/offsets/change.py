@@ -368,7 +368,7 @@ class Restore(OffsetsChange[RestoreRequest]):
         names, gone = [request.connector], list[str]()
         if request.each:
             file = file or str(Path(request.connector).absolute())
-            saved, existing = backup.read(Path(file)).connectors_with_offsets(), changer.existing()
+            saved, existing = backup.read(Path(file)).connectors_with_offsets(), changer.config().connectors
             names, gone = [name for name in saved if name in existing], [name for name in saved if name not in existing]
         wanted = [
             OffsetsRequest(Verb.RESTORE, name, file=file, from_elsewhere=request.from_elsewhere, absent=absent)

@@ -21,7 +21,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedE
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.offsets.seen.copies import Copies, copies
 from airflow_eos_provider.offsets.seen.group import read_group_offsets
-from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere, require_source, unknown_connector
+from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere, source_of
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.rollout.plan.preflight import FIRST_VERSION, kafka_version
 
@@ -78,11 +78,7 @@ def look_at(session: ConnectSession, connector: str, offsets_topic: str) -> tupl
     :raises ConfigurationError: there is no such connector, or it has no own topic.
     """
     connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_SECONDS)
-    status = connectors.get(connector)
-    if status is None:
-        known = (name for name, one in connectors.items() if one.type != "sink")
-        raise unknown_connector(connector, session.cluster.group_id, known)
-    require_source(connector, status.type)
+    status = source_of(connector, connectors, session.cluster.group_id)
     if not status.config.get(OWN_TOPIC):
         raise ConfigurationError(f"{connector} names no {OWN_TOPIC}.", remedy="See 'eos offsets list'.")
     one, others = _copies(session, connector, connectors, offsets_topic)

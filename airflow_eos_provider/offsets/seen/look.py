@@ -13,7 +13,7 @@ from airflow_eos_provider.connect.topics.internal_topics import OFFSETS, read_wo
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.group import GroupOffsets, read_group_offsets
-from airflow_eos_provider.offsets.stores import OffsetStores, require_source, unknown_connector
+from airflow_eos_provider.offsets.stores import OffsetStores, source_of
 
 #: Limit of the one request for all connectors, seconds.
 _REST_SECONDS = 30.0
@@ -46,12 +46,9 @@ class OffsetsLook:
         session = self._session
         topic = read_worker_files(session.cluster).common(OFFSETS, self._offsets_topic)
         connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_REST_SECONDS)
-        if connector and connector not in connectors and not may_be_gone:
-            known = (name for name, status in connectors.items() if status.type != "sink")
+        if connector and (connector in connectors or not may_be_gone):
             remedy = f"What a deleted connector has left: 'eos offsets list {connector} --all'."
-            raise unknown_connector(connector, session.cluster.group_id, known, remedy)
-        if connector in connectors:
-            require_source(connector, connectors[connector].type)
+            source_of(connector, connectors, session.cluster.group_id, remedy)
         return read_group_offsets(
             OffsetStores(session, topic),
             connectors,

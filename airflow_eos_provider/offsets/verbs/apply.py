@@ -33,6 +33,7 @@ from airflow_eos_provider.errors import (
     ConfigurationError,
     ConnectRestError,
     EosError,
+    FencedError,
     NothingDoneError,
     PlanMovedError,
     RefusedError,
@@ -46,6 +47,7 @@ from airflow_eos_provider.kafka.admin.transactions import TransactionListing, Tr
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.plain import write_plainly
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from airflow_eos_provider.offsets.seen.leftovers import Leftovers, find_leftovers
 from airflow_eos_provider.offsets.stores import (
     OffsetStores,
@@ -60,7 +62,6 @@ from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.plan import OFFSETS_OF, ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
 from airflow_eos_provider.offsets.verbs.reader import OffsetsReader
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
-from airflow_eos_provider.offsets.verbs.write import write_in_transaction
 from airflow_eos_provider.plan_hash import hash_of
 
 T = TypeVar("T")
@@ -71,6 +72,9 @@ SETTLE_SECONDS = 180.0
 #: The tasks of a connector that was started again must run for so long, and do so within so long; seconds.
 WATCH_SECONDS = 3.0
 _TASKS_SECONDS = 60.0
+
+#: Longer than a transaction of a million records takes, milliseconds; the brokers allow 15 minutes by default.
+TRANSACTION_TIMEOUT_MS = 300_000
 
 #: Limit of a write without a transaction, seconds.
 _FLUSH_SECONDS = 120.0
@@ -238,14 +242,9 @@ class OffsetsChanger:
     def leftovers(self) -> dict[str, Leftovers]:
         """By name what connectors have left that do not exist any more, in the workers' Kafka cluster."""
         state = self.config()
-        stores = OffsetStores(self.session, self._offsets_topic)
-        global_topic = OffsetsReader(stores, state, self._new_partitions()).global_topic()
+        global_topic = self.reader(state, exactly_once=False).global_topic()
         with self.session.kafka.transactions() as client:
             return find_leftovers(self.group_id, state, global_topic, client)
-
-    def existing(self) -> set[str]:
-        """The connectors of the group."""
-        return set(self.config().connectors)
 
     def config(self) -> ClusterState:
         return read_cluster_state(self.session.kafka, self._config_topic)
@@ -502,8 +501,28 @@ class _Act:
                 write_plainly(kafka.settings, topic, records, "writing source offsets", seconds=_FLUSH_SECONDS)
             self._require_untouched()
             return
+        # The id of the connector's first task: Connect fences it before any task starts, and a task takes it before it
+        # reads offsets (``ExactlyOnceWorkerSourceTask``). So no task can begin between this write and its commit.
         id_ = f"{self._prefix}0"
-        write_in_transaction(kafka.settings, id_, writes, self._require_untouched)
+        producer = TransactionalProducer(kafka.settings, id_, timeout_ms=TRANSACTION_TIMEOUT_MS)
+        try:
+            producer.init()
+            producer.begin()
+            try:
+                for write in writes:
+                    producer.produce(topic_of(write.topic), write.key, write.after, partition=write.kafka_partition)
+                producer.flush()
+                self._require_untouched()
+                producer.commit()
+            except BaseException:
+                producer.abort()
+                raise
+        except FencedError as error:
+            raise RefusedError(
+                f"Nothing was written: another producer took the transactional id {id_}, so a task of the connector "
+                "was started, or Connect fenced it, in the meantime.",
+                remedy="Find out who started the connector; then give the same command again.",
+            ) from error
 
         def is_marked() -> bool:
             """Whether the write has ended everywhere: a commit returns before its markers are in the topics."""

@@ -48,8 +48,8 @@ class Changer:
     def plan(self, request: OffsetsRequest) -> OffsetsPlan:
         return self.plans.setdefault(request.connector, planned(request))
 
-    def existing(self) -> set[str]:
-        return {"a", "b"}
+    def config(self) -> Any:
+        return SimpleNamespace(connectors={"a": None, "b": None})
 
     def leftovers(self) -> dict[str, Leftovers]:
         return {"gone": Leftovers("gone", 1, 2, {})}
