@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,7 @@ import psutil
 from confluent_kafka import Producer
 
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from tests.forked import FORKS
@@ -52,6 +53,23 @@ def mirror(lab: Lab, topics: str) -> dict[str, str]:
     }
 
 
+def open_transaction(bootstrap_servers: str, transactional_id: str, topic: str) -> Producer:
+    """A producer that has written something and is stuck in its transaction."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 600_000,
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(180)
+    producer.begin_transaction()
+    producer.produce(topic, b"of a zombie")
+    assert producer.flush(180) == 0
+    return producer
+
+
 class Cluster:
     """A lab, and what its connectors have read."""
 
@@ -81,11 +99,23 @@ class Cluster:
         records = read_to_end(self.lab.cluster().kafka, name).records
         return Counter((record.value or b"").decode() for record in records)
 
+    def until_delivered(self, name: str, wanted: Mapping[str, int] | Iterable[str]) -> None:
+        """Its topic has these lines, each so often, exactly."""
+        until(lambda: self.read(name) == Counter(wanted), f"{wanted} in {name}", seconds=SECONDS)
+
     def until_read(self, name: str, times: int) -> None:
         """Each line was delivered so often, exactly, and the end of the file is committed."""
-        wanted = Counter(dict.fromkeys(LINES, times))
-        until(lambda: self.read(name) == wanted, f"each line of {name} {times} times", seconds=SECONDS)
+        self.until_delivered(name, dict.fromkeys(LINES, times))
         until(lambda: self.committed(name) == END, f"the end of {name} to be committed", seconds=SECONDS)
+
+    def deliver(self, name: str, line: str, delivered: Counter[str]) -> None:
+        """One more line in the file of a connector, which delivers it and nothing else: so its task is alive.
+
+        :param delivered: what it has delivered so far; the line is added.
+        """
+        self.add(name, line)
+        delivered[line] += 1
+        self.until_delivered(name, delivered)
 
     def committed(self, name: str) -> Any:
         offsets = self.rest.offsets(name)
@@ -100,14 +130,23 @@ class Cluster:
 
         :param file_of: the connector whose file it reads, if that is another.
         """
-        key = json.dumps([name, {"filename": str(self.file(file_of or name))}], separators=(",", ":")).encode()
-        records = read_to_end(self.lab.cluster().kafka, f"{self.lab.group_id}-offsets").records
+        key = offset_key(name, {"filename": str(self.file(file_of or name))})
+        records = read_to_end(self.lab.cluster().kafka, self.global_topic).records
         return [record.value and json.loads(record.value) for record in records if record.key == key]
 
-    def put(self, key: bytes, value: bytes) -> None:
-        """A record that another program writes into the global topic."""
+    @property
+    def global_topic(self) -> str:
+        """The workers' ``offset.storage.topic``."""
+        return f"{self.lab.group_id}-offsets"
+
+    def key(self, name: str) -> bytes:
+        """The key of the offset of a connector's file."""
+        return offset_key(name, {"filename": str(self.file(name))})
+
+    def put(self, key: bytes, value: bytes | None, topic: str = "") -> None:
+        """A record that another program writes into the global topic, or into another one."""
         producer = Producer({"bootstrap.servers": self.lab.bootstrap_servers, "partitioner": "murmur2_random"})
-        producer.produce(f"{self.lab.group_id}-offsets", key=key, value=value)
+        producer.produce(topic or self.global_topic, key=key, value=value)
         assert producer.flush(180) == 0
 
     def add(self, name: str, line: str) -> None:

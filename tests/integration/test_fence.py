@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,17 +37,17 @@ from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, Eo
 from airflow_eos_provider.journal.journal import RolloutState, read_journal
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
-from airflow_eos_provider.kafka.read.reader import read_to_end
+from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.ui.routes.changes import look_at
+from tests.changed import changed
 from tests.integration.named_listener import NamedListener
-from tests.integration.offsets_cluster import FILE_SOURCE, killed
-from tests.waiting import status_of, until
+from tests.integration.offsets_cluster import LINES, Cluster, killed, open_transaction
+from tests.waiting import status_of, wait_for
 
 TESTABLE_SOURCE = "org.apache.kafka.connect.integration.TestableSourceConnector"
-DEADLINE_SECONDS = 300.0
 
 #: A file source that has read all of its file, so that its task runs and writes nothing.
 IDLE = "idle"
@@ -68,23 +68,26 @@ def named() -> NamedListener:
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab], named: NamedListener) -> Iterator[Lab]:
+def cluster(lab_factory: Callable[..., Lab], named: NamedListener) -> Iterator[Cluster]:
     """One enabled worker, and a broker with an authorizer that allows everything until there are rules.
 
     The broker has a second listener, for those who say who they are.
     """
     with named.given():
-        lab = lab_factory(name="fence", mode=Mode.ENABLED, workers=1, test_connectors=True)
-        for name in (IDLE, BUSY):
-            lab.create_topic(name, 1)
-        _file(lab).write_text("one\ntwo\n", encoding="utf-8")
-        with _rest(lab) as rest:
-            rest.create(IDLE, _idle_config(lab))
-            rest.create(BUSY, _busy_config(3))
-        _wait_for("both run", lambda: _runs(lab, IDLE, 1) and _runs(lab, BUSY, 3))
-        _wait_for("the file is read", lambda: _delivered(lab) == ["one", "two"])
-        _write_operators_cluster_file(lab, named)
-        yield lab
+        cluster = Cluster(lab_factory(name="fence", mode=Mode.ENABLED, workers=1, test_connectors=True))
+        lab = cluster.lab
+        with cluster.rest:
+            cluster.source(IDLE)
+            lab.create_topic(BUSY, 1)
+            cluster.rest.create(BUSY, _busy_config(3))
+            wait_for("both run", lambda: _runs(lab, IDLE, 1) and _runs(lab, BUSY, 3))
+            _write_operators_cluster_file(lab, named)
+            yield cluster
+
+
+@pytest.fixture
+def lab(cluster: Cluster) -> Lab:
+    return cluster.lab
 
 
 def _operators_cluster_file(lab: Lab) -> Path:
@@ -110,53 +113,35 @@ def _eos(lab: Lab, *arguments: str, expect: int = 0, cluster_file: Path | None =
     return done.stdout, str(error or "")
 
 
-def _file(lab: Lab) -> Path:
-    return lab.data_dir / "idle.txt"
-
-
-def _idle_config(lab: Lab, **more: str) -> dict[str, str]:
-    return {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": IDLE, "file": str(_file(lab)), **more}
-
-
 def _busy_config(tasks: int) -> dict[str, str]:
     config = {"connector.class": TESTABLE_SOURCE, "topic": BUSY, "throughput": "20", "messages.per.poll": "5"}
     return {**config, "tasks.max": str(tasks)}
-
-
-@contextmanager
-def _rest(lab: Lab) -> Iterator[ConnectRest]:
-    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
-        yield rest
-
-
-def _wait_for(what: str, condition: Callable[[], Any]) -> None:
-    until(condition, what, seconds=DEADLINE_SECONDS)
 
 
 def _state(lab: Lab, name: str) -> ConnectorConfigState | None:
     return read_cluster_state(lab.cluster().kafka, f"{lab.group_id}-configs").connectors.get(name)
 
 
-def _reconfigure(lab: Lab, batch_size: str) -> None:
+def _reconfigure(cluster: Cluster, batch_size: str) -> None:
     """Give the idle connector another configuration, and wait until its new task has started.
 
     REST may say RUNNING of the task before for a while; the new one has started once it has taken its id.
     """
-    holder = _holder(lab)
+    holder = _holder(cluster.lab)
 
     def is_taken() -> bool:
         """The abort of a zombie's transaction moves the epoch, too; the id is empty when the task has it."""
-        known = _known(lab)
+        known = _known(cluster.lab)
         return (known.producer_id, known.producer_epoch) != holder and known.state is TransactionState.EMPTY
 
-    def is_read() -> bool:
-        state = _state(lab, IDLE)
-        return state is not None and state.config.get("batch.size") == batch_size
+    cluster.rest.put_config(IDLE, {**cluster.config(IDLE), "batch.size": batch_size})
+    wait_for("its configuration is read", lambda: _batch_size(cluster.lab, IDLE) == batch_size)
+    wait_for("its new task has its id", is_taken)
 
-    with _rest(lab) as rest:
-        rest.put_config(IDLE, _idle_config(lab, **{"batch.size": batch_size}))
-    _wait_for("its configuration is read", is_read)
-    _wait_for("its new task has its id", is_taken)
+
+def _batch_size(lab: Lab, name: str) -> str | None:
+    state = _state(lab, name)
+    return state and state.config.get("batch.size")
 
 
 def _has_failed(lab: Lab, tasks: int) -> bool:
@@ -166,7 +151,7 @@ def _has_failed(lab: Lab, tasks: int) -> bool:
 
 
 def _states(lab: Lab, name: str) -> list[str]:
-    with _rest(lab) as rest:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         status = rest.statuses().get(name)
     return [task.state for task in status.tasks] if status else []
 
@@ -193,21 +178,13 @@ def _applied(lab: Lab, *arguments: str) -> list[dict[str, Any]]:
     return found
 
 
-def _zombie(lab: Lab) -> Producer:
-    """A producer of the idle connector's task that has written something and is stuck."""
-    zombie = Producer(
-        {
-            "bootstrap.servers": lab.bootstrap_servers,
-            "transactional.id": f"{lab.group_id}-{IDLE}-0",
-            "transaction.timeout.ms": 600_000,
-            "log_level": 0,
-        }
-    )
-    zombie.init_transactions(180)
-    zombie.begin_transaction()
-    zombie.produce(IDLE, b"of the zombie")
-    assert zombie.flush(180) == 0
-    return zombie
+@contextmanager
+def _zombie(lab: Lab) -> Iterator[None]:
+    """A producer of the idle connector's task that has written something and is stuck; the body fences it."""
+    zombie = open_transaction(lab.bootstrap_servers, f"{lab.group_id}-{IDLE}-0", IDLE)
+    yield
+    with pytest.raises(KafkaException):
+        zombie.commit_transaction(180)
 
 
 def _known(lab: Lab) -> TransactionDescription:
@@ -223,34 +200,36 @@ def _holder(lab: Lab) -> tuple[int, int]:
     return known.producer_id, known.producer_epoch
 
 
-def _assert_idle_goes_on(lab: Lab, line: str) -> None:
+def _assert_idle_goes_on(cluster: Cluster, line: str) -> None:
     """One more line is delivered, and every line of the file once."""
-    with _file(lab).open("a", encoding="utf-8") as file:
-        file.write(f"{line}\n")
-    _wait_for("the next line is there", lambda: line in _delivered(lab))
-    assert _delivered(lab) == _file(lab).read_text(encoding="utf-8").splitlines()
+    cluster.add(IDLE, line)
+    wait_for("the next line is there", lambda: cluster.read(IDLE)[line])
+    assert cluster.read(IDLE) == Counter(cluster.file(IDLE).read_text(encoding="utf-8").splitlines())
 
 
-def _delivered(lab: Lab) -> list[str]:
-    """The lines of the idle connector, as a reader of committed records sees them; Connect frames each."""
-    return [
-        re.sub(r".*?([\w-]+)\W*$", r"\1", (r.value or b"").decode())
-        for r in read_to_end(lab.cluster().kafka, IDLE).records
-    ]
-
-
-def _ensure_three_tasks(lab: Lab) -> None:
+def _ensure_three_tasks(cluster: Cluster) -> None:
     """Give the busy connector its three tasks back, if a test has left it fewer."""
-    if not _runs(lab, BUSY, 3):
-        with _rest(lab) as rest:
-            rest.put_config(BUSY, _busy_config(3))
-        _wait_for("three tasks run", lambda: _runs(lab, BUSY, 3))
+    if not _runs(cluster.lab, BUSY, 3):
+        cluster.rest.put_config(BUSY, _busy_config(3))
+        wait_for("three tasks run", lambda: _runs(cluster.lab, BUSY, 3))
 
 
-def _assert_busy_is_exact(lab: Lab) -> None:
-    """Each task's records have the numbers from 1 on, each once."""
+def _stop_busy(cluster: Cluster) -> None:
+    """Stop it, so that no task is cut off in mid-write: its producer may take half a minute to close then."""
+    cluster.rest.stop(BUSY)
+    wait_for("it has stopped", lambda: _is_stopped(cluster.lab))
+
+
+def _assert_busy_writes_exactly(lab: Lab) -> None:
+    """Its tasks go on to write, and each task's records have the numbers from 1 on, each once."""
+
+    def records() -> list[LogRecord]:
+        return read_to_end(lab.cluster().kafka, BUSY).records
+
+    end = len(records())
+    wait_for("they write", lambda: len(records()) > end + 10)
     numbers: defaultdict[str, list[int]] = defaultdict(list)
-    for record in read_to_end(lab.cluster().kafka, BUSY).records:
+    for record in records():
         found = re.search(rb"value-(.+)-(\d+)", record.value or b"")
         assert found, record.value
         numbers[found[1].decode()].append(int(found[2]))
@@ -260,9 +239,9 @@ def _assert_busy_is_exact(lab: Lab) -> None:
         assert min(each) <= 1, task
 
 
-def test_where_nothing_is_pending_and_nothing_open_nothing_is_done(lab: Lab) -> None:
+def test_where_nothing_is_pending_and_nothing_open_nothing_is_done(cluster: Cluster, lab: Lab) -> None:
     """A task at work has one transaction after the other."""
-    _ensure_three_tasks(lab)
+    _ensure_three_tasks(cluster)
     changes = read_journal(lab.cluster().kafka, lab.group_id).changes
     document, busy = _look(lab, BUSY)
     assert (document["nothing_to_do"], document["hash"], busy["pending_fencing"]) == (True, None, False)
@@ -276,10 +255,10 @@ def test_where_nothing_is_pending_and_nothing_open_nothing_is_done(lab: Lab) -> 
     assert "one of busy, idle" in _eos(lab, "fencing", "list", "busi", expect=2)[1]
 
 
-def test_a_first_start_and_one_task_for_one_need_no_round(lab: Lab) -> None:
+def test_a_first_start_and_one_task_for_one_need_no_round(cluster: Cluster, lab: Lab) -> None:
     """Connect fences by a round only where there were several tasks, or are to be: one task fences the one before."""
-    name = "young"
-    config = _idle_config(lab, topic=name)
+    name, rest = "young", cluster.rest
+    config = {**cluster.config(name), "file": str(cluster.file(IDLE))}
     lab.create_topic(name, 1)
 
     def looked() -> tuple[bool, bool, int | None, list[str]]:
@@ -289,73 +268,64 @@ def test_a_first_start_and_one_task_for_one_need_no_round(lab: Lab) -> None:
         ]
         return document["nothing_to_do"], young["pending_fencing"], young["task_count_record"], ids
 
-    with _rest(lab) as rest:
-        rest.create(name, config, "STOPPED")
-        _wait_for("it is on record", lambda: _state(lab, name) is not None)
-        assert looked() == (True, False, None, [])
-        rest.resume(name)
-        _wait_for("its first task runs", lambda: _runs(lab, name, 1))
-        _wait_for("it has delivered", lambda: looked() == (True, False, 1, ["0 CompleteCommit"]))
-        rest.put_config(name, {**config, "batch.size": "7"})
-        _wait_for("it is read", lambda: (state := _state(lab, name)) and state.config.get("batch.size") == "7")
-        _wait_for("its second task runs", lambda: _runs(lab, name, 1))
-        _wait_for("it has the id", lambda: looked() == (True, False, 1, ["0 Empty"]))
-        rest.delete(name)
+    rest.create(name, config, "STOPPED")
+    wait_for("it is on record", lambda: _state(lab, name) is not None)
+    assert looked() == (True, False, None, [])
+    rest.resume(name)
+    wait_for("its first task runs", lambda: _runs(lab, name, 1))
+    wait_for("it has delivered", lambda: looked() == (True, False, 1, ["0 CompleteCommit"]))
+    rest.put_config(name, {**config, "batch.size": "7"})
+    wait_for("it is read", lambda: _batch_size(lab, name) == "7")
+    wait_for("its second task runs", lambda: _runs(lab, name, 1))
+    wait_for("it has the id", lambda: looked() == (True, False, 1, ["0 Empty"]))
+    rest.delete(name)
 
 
 @pytest.mark.first
-def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(lab: Lab) -> None:
-    zombie = _zombie(lab)
-    assert f"of 600 s, in {IDLE}-0" in _eos(lab, "fencing", "list", IDLE)[0]
-    shown, refused = _eos(lab, "fencing", "apply", IDLE, expect=3)
-    assert "task 0 runs and would be fenced" in shown
-    plan = re.search(rf"Nothing changed.*eos fencing apply {IDLE} .*--plan (\w+)", refused, re.DOTALL)
-    assert plan is not None
-    everything = json.loads(_eos(lab, "fencing", "list", "--json")[0])  # not named, so the task that runs is left alone
-    assert everything["nothing_to_do"] is True
-    (printed,) = (each for each in everything["connectors"] if each["connector"] == IDLE)
-    assert "left alone" in printed["why"]
-    page = look_at(FENCING, lab.cluster())
-    assert page.head["nothing_to_do"] is True
-    assert [each for each in page.items if each["connector"] == IDLE] == [printed]
-    assert printed["ids"][0]["producer_epoch"] is not None
+def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(cluster: Cluster, lab: Lab) -> None:
+    with _zombie(lab):
+        assert f"of 600 s, in {IDLE}-0" in _eos(lab, "fencing", "list", IDLE)[0]
+        shown, refused = _eos(lab, "fencing", "apply", IDLE, expect=3)
+        assert "task 0 runs and would be fenced" in shown
+        plan = re.search(rf"Nothing changed.*eos fencing apply {IDLE} .*--plan (\w+)", refused, re.DOTALL)
+        assert plan is not None
+        everything = json.loads(_eos(lab, "fencing", "list", "--json")[0])  # not named, so the task is left alone
+        assert everything["nothing_to_do"] is True
+        (printed,) = (each for each in everything["connectors"] if each["connector"] == IDLE)
+        assert "left alone" in printed["why"]
+        page = look_at(FENCING, lab.cluster())
+        assert page.head["nothing_to_do"] is True
+        assert [each for each in page.items if each["connector"] == IDLE] == [printed]
+        assert printed["ids"][0]["producer_epoch"] is not None
 
-    _reconfigure(lab, "1000")
-    assert "does not fit any more" in _eos(lab, "fencing", "apply", IDLE, "--plan", plan[1], expect=3)[1]
-    _wait_for("it runs", lambda: _runs(lab, IDLE, 1))
-    with pytest.raises(KafkaException):
-        zombie.commit_transaction(180)  # one task follows one: its own start has fenced the zombie
+        _reconfigure(cluster, "1000")  # one task follows one: its own start fences the zombie
+        assert "does not fit any more" in _eos(lab, "fencing", "apply", IDLE, "--plan", plan[1], expect=3)[1]
+        wait_for("it runs", lambda: _runs(lab, IDLE, 1))
 
-    zombie = _zombie(lab)
-    found, idle = _look(lab, IDLE)
-    assert (idle["fence"], idle["restart"], idle["running"]) == ([0], [0], [0])
-    (report,) = _applied(lab, IDLE, "--plan", found["hash"][:12])
-    assert (report["restarted"], report["problem"], report["task_count_record"]) == ([0], None, 1)
-    (one,) = report["ids"]
-    assert one["id"] == f"{lab.group_id}-{IDLE}-0"
-    assert one["before"] != one["fenced"] != one["after"] is not None
-    with pytest.raises(KafkaException):
-        zombie.commit_transaction(180)
-    _assert_idle_goes_on(lab, "after-the-zombie")
+    with _zombie(lab):
+        found, idle = _look(lab, IDLE)
+        assert (idle["fence"], idle["restart"], idle["running"]) == ([0], [0], [0])
+        (report,) = _applied(lab, IDLE, "--plan", found["hash"][:12])
+        assert (report["restarted"], report["problem"], report["task_count_record"]) == ([0], None, 1)
+        (one,) = report["ids"]
+        assert one["id"] == f"{lab.group_id}-{IDLE}-0"
+        assert one["before"] != one["fenced"] != one["after"] is not None
+    _assert_idle_goes_on(cluster, "after-the-zombie")
 
 
-def test_new_task_configs_in_mid_round_refuse_the_rest(lab: Lab) -> None:
-    _wait_for("it runs", lambda: _runs(lab, IDLE, 1))
-    zombie = _zombie(lab)
+def test_new_task_configs_in_mid_round_refuse_the_rest(cluster: Cluster, lab: Lab) -> None:
+    wait_for("it runs", lambda: _runs(lab, IDLE, 1))
 
     def reconfigure(line: str) -> None:
         if "ids are fenced" in line:
-            _reconfigure(lab, "1500")
+            _reconfigure(cluster, "1500")
 
-    with FENCING.session(lab.cluster()) as session:
-        plan = FENCING.plan(session, FencingRequest((IDLE,)))
-        report: Any = carry_out(FENCING, session, plan, actor="a test", report=reconfigure)
-    assert isinstance(report.problem, RefusedError)
-    assert "during the round" in report.problem.found
-    assert report.document["connectors"][0]["restarted"] == []
-    _wait_for("it runs", lambda: _runs(lab, IDLE, 1))
-    with pytest.raises(KafkaException):
-        zombie.commit_transaction(180)
+    with _zombie(lab):
+        report = changed(lab.cluster(), FENCING, FencingRequest((IDLE,)), report=reconfigure)
+        assert isinstance(report.problem, RefusedError)
+        assert "during the round" in report.problem.found
+        assert report.document["connectors"][0]["restarted"] == []
+        wait_for("it runs", lambda: _runs(lab, IDLE, 1))
 
 
 def test_a_plan_that_was_carried_out_is_not_carried_out_again(lab: Lab) -> None:
@@ -368,152 +338,118 @@ def test_a_plan_that_was_carried_out_is_not_carried_out_again(lab: Lab) -> None:
             (report,) = done.to_dict()["connectors"]
             return dict(report)
 
-        zombie = _zombie(lab)
-        plan = FENCING.plan(session, FencingRequest((IDLE,)))
-        first, holder = apply(plan), _holder(lab)
-        assert (len(first["ids"]), first["problem"]) == (1, None)
-        again = apply(plan)
-        assert (again["ids"], again["problem"], again["task_count_record"]) == ([], None, 1)
-        assert "has carried this plan out" in lines[-1]
-        assert _holder(lab) == holder
-        with pytest.raises(KafkaException):
-            zombie.commit_transaction(180)
+        with _zombie(lab):
+            plan = FENCING.plan(session, FencingRequest((IDLE,)))
+            first, holder = apply(plan), _holder(lab)
+            assert (len(first["ids"]), first["problem"]) == (1, None)
+            again = apply(plan)
+            assert (again["ids"], again["problem"], again["task_count_record"]) == ([], None, 1)
+            assert "has carried this plan out" in lines[-1]
+            assert _holder(lab) == holder
 
-        zombie = _zombie(lab)  # something is due again, and it is not what was planned
-        with pytest.raises(PlanMovedError):
-            apply(plan)
-        assert len(apply(plan, as_found=True)["ids"]) == 1  # as --yes does: the plan is the one made under the lease
-        *_, last = read_journal(session.kafka, lab.group_id).changes.values()
-        assert last.plan["hash"] != plan.hash
-        with pytest.raises(KafkaException):
-            zombie.commit_transaction(180)
+        with _zombie(lab):  # something is due again, and it is not what was planned
+            with pytest.raises(PlanMovedError):
+                apply(plan)
+            assert len(apply(plan, as_found=True)["ids"]) == 1  # as --yes does: the plan is made under the lease
+            *_, last = read_journal(session.kafka, lab.group_id).changes.values()
+            assert last.plan["hash"] != plan.hash
 
 
 def test_a_fencing_that_is_killed_between_fence_and_restart_is_taken_up_and_the_task_comes_back(
-    lab: Lab,
+    cluster: Cluster, lab: Lab
 ) -> None:
-    zombie = _zombie(lab)
-    killed(lab, f"{IDLE}: fence", "carried-out", "fencing", "apply", IDLE, "--yes")
-    assert "was begun and not finished" in _eos(lab, "fencing", "apply", IDLE, expect=3)[0]
-    killed(lab, f"{IDLE}: restart", "announced", "fencing", "apply", "--yes")
-    _eos(lab, "fencing", "apply", "--yes")
-    *_, last = read_journal(lab.cluster().kafka, lab.group_id).changes.values()
-    assert (last.state, last.done) == (RolloutState.DONE, (f"{IDLE}: fence", f"{IDLE}: restart"))
-    with pytest.raises(KafkaException):
-        zombie.commit_transaction(180)
-    _assert_idle_goes_on(lab, "after-the-kill")
+    with _zombie(lab):
+        killed(lab, f"{IDLE}: fence", "carried-out", "fencing", "apply", IDLE, "--yes")
+        assert "was begun and not finished" in _eos(lab, "fencing", "apply", IDLE, expect=3)[0]
+        killed(lab, f"{IDLE}: restart", "announced", "fencing", "apply", "--yes")
+        _eos(lab, "fencing", "apply", "--yes")
+        *_, last = read_journal(lab.cluster().kafka, lab.group_id).changes.values()
+        assert (last.state, last.done) == (RolloutState.DONE, (f"{IDLE}: fence", f"{IDLE}: restart"))
+    _assert_idle_goes_on(cluster, "after-the-kill")
 
 
-def test_a_leader_that_was_fenced_itself_hears_a_request_again(lab: Lab) -> None:
+def test_a_leader_that_was_fenced_itself_hears_a_request_again(cluster: Cluster, lab: Lab) -> None:
     """As when two workers lead for a moment: the one that is fenced answers 500, and claims the right anew."""
 
     def fence_the_leader() -> None:
         leader = {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"connect-cluster-{lab.group_id}"}
         Producer(leader).init_transactions(180)
 
-    with ConnectRest(lab.connect_urls[0], retry_seconds=0) as at_once, _rest(lab) as rest:
+    name, rest = "short-lived", cluster.rest
+    with ConnectRest(lab.connect_urls[0], retry_seconds=0) as at_once:
         fence_the_leader()
         with pytest.raises(ConnectRestError, match="Failed to write to config topic"):
-            at_once.put_config("short-lived", _idle_config(lab))
-        rest.put_config("short-lived", _idle_config(lab))
-        fence_the_leader()
-        rest.delete("short-lived")
-        assert "short-lived" not in rest.connectors()
+            at_once.put_config(name, cluster.config(IDLE))
+    rest.put_config(name, cluster.config(IDLE))
+    fence_the_leader()
+    rest.delete(name)
+    assert name not in rest.connectors()
 
 
-def test_a_round_that_an_acl_has_failed_names_it_and_is_done_once_that_is_granted(lab: Lab) -> None:
+def test_a_round_that_an_acl_has_failed_names_it_and_is_done_once_that_is_granted(cluster: Cluster, lab: Lab) -> None:
     """Three tasks become two: the leader's round of three ids fails, and Connect does not repeat it."""
-    _ensure_three_tasks(lab)
-    with _rest(lab) as rest:
-        rest.stop(BUSY)  # so that no task is cut off in mid-write: its producer may take half a minute to close then
-        _wait_for("it has stopped", lambda: _is_stopped(lab))
-        _, busy = _look(lab, "--pending")
-        assert (busy["target_state"], busy["fence"], busy["restart"]) == ("STOPPED", [0, 1, 2], [])
-        deny = _rule(lab, "User:ANONYMOUS", AclOperation.WRITE, AclPermissionType.DENY)
-        _create_rules(lab, deny, _rule(lab, "User:*", AclOperation.DESCRIBE, AclPermissionType.ALLOW))
-        _wait_for("the rule holds", lambda: _is_denied(lab.cluster()))
-        rest.put_config(BUSY, _busy_config(2))
-        rest.resume(BUSY)
+    _ensure_three_tasks(cluster)
+    _stop_busy(cluster)
+    _, busy = _look(lab, "--pending")
+    assert (busy["target_state"], busy["fence"], busy["restart"]) == ("STOPPED", [0, 1, 2], [])
+    with _denied(lab, "User:ANONYMOUS", lab.cluster()):
+        cluster.rest.put_config(BUSY, _busy_config(2))
+        cluster.rest.resume(BUSY)
+        wait_for("the round has failed", lambda: _has_failed(lab, 2))
+        what, remedy = _named(lab, BUSY, FailureKind.NOT_AUTHORIZED)
+        assert "FAILED tasks 0, 1: not authorized (TransactionalIdAuthorizationException)" in what
+        assert "Write and Describe on TransactionalId <group>-<connector>-<task>" in remedy
+        document, busy = _look(lab, "--pending")
+        assert [one["connector"] for one in document["connectors"]] == [BUSY]
+        assert (busy["fence"], busy["restart"], busy["awaits_record"]) == ([0, 1, 2], [0, 1], True)
+        refused = _eos(lab, "fencing", "apply", "--pending", "--yes", expect=2)[1]
+        assert "User:ANONYMOUS" in refused
+        assert f"Write on TransactionalId {lab.group_id}-{BUSY}-" in refused
 
-    _wait_for("the round has failed", lambda: _has_failed(lab, 2))
-    what, remedy = _named(lab, BUSY, FailureKind.NOT_AUTHORIZED)
-    assert "FAILED tasks 0, 1: not authorized (TransactionalIdAuthorizationException)" in what
-    assert "Write and Describe on TransactionalId <group>-<connector>-<task>" in remedy
-    document, busy = _look(lab, "--pending")
-    assert [one["connector"] for one in document["connectors"]] == [BUSY]
-    assert (busy["fence"], busy["restart"], busy["awaits_record"]) == ([0, 1, 2], [0, 1], True)
-    refused = _eos(lab, "fencing", "apply", "--pending", "--yes", expect=2)[1]
-    assert "User:ANONYMOUS" in refused
-    assert f"Write on TransactionalId {lab.group_id}-{BUSY}-" in refused
-
-    _delete_rules(lab, 2)
-    _wait_for("the rule is gone", lambda: not _is_denied(lab.cluster()))
     plan = _look(lab, "--pending")[0]["hash"]
     (report,) = _applied(lab, "--pending", "--plan", plan[:12])
     assert (report["connector"], report["problem"], report["task_count_record"]) == (BUSY, None, 2)
     assert [one["id"].rpartition("-")[2] for one in report["ids"]] == ["0", "1", "2"]
     assert report["restarted"] == [0, 1]
-    _wait_for("two tasks run", lambda: _runs(lab, BUSY, 2))
-    _assert_busy_moves(lab)
-    _assert_busy_is_exact(lab)
+    wait_for("two tasks run", lambda: _runs(lab, BUSY, 2))
+    _assert_busy_writes_exactly(lab)
 
 
 def test_a_round_that_is_denied_only_to_who_asks_for_it_names_the_principal_and_leaves_the_tasks_alone(
-    lab: Lab,
+    cluster: Cluster, lab: Lab
 ) -> None:
     operators = _operators_cluster_file(lab)
-    named = ConnectCluster.from_file(operators)
     _look(lab, BUSY, cluster_file=operators)
-    deny = _rule(lab, f"User:{OPERATOR}", AclOperation.WRITE, AclPermissionType.DENY)
-    _create_rules(lab, deny, _rule(lab, "User:*", AclOperation.ALL, AclPermissionType.ALLOW))
-    _wait_for("the rule holds", lambda: _is_denied(named))
-    with _rest(lab) as rest:
-        rest.stop(BUSY)
-        _wait_for("it has stopped", lambda: _is_stopped(lab))
+    with _denied(lab, f"User:{OPERATOR}", ConnectCluster.from_file(operators)):
+        _stop_busy(cluster)
         before = _epochs(lab)
         output, refused = _eos(lab, "fencing", "apply", "--pending", "--yes", expect=2, cluster_file=operators)
         assert f"User:{OPERATOR}" in refused
         assert f"Write on TransactionalId {lab.group_id}-{BUSY}-" in refused
         assert PASSWORD not in output + refused
         assert _epochs(lab) == before  # none of the ids was fenced
+        cluster.rest.resume(BUSY)  # Connect's own round is not denied anything
+        wait_for("its tasks run again", lambda: _runs(lab, BUSY, len(before)))
+        _assert_busy_writes_exactly(lab)
 
-        rest.resume(BUSY)  # Connect's own round is not denied anything
-        tasks = len(before)
-        _wait_for("its tasks run again", lambda: _runs(lab, BUSY, tasks))
-        _assert_busy_moves(lab)
-
-        _delete_rules(lab, 2)
-        _wait_for("the rule is gone", lambda: not _is_denied(named))
-        rest.stop(BUSY)
-        _wait_for("it has stopped", lambda: _is_stopped(lab))
-        plan = _look(lab, "--pending", cluster_file=operators)[0]["hash"]
-        done, _ = _eos(lab, "fencing", "apply", "--pending", "--plan", plan[:12], "--json", cluster_file=operators)
-        (report,) = json.loads(done)["report"]["connectors"]
-        assert (report["connector"], report["problem"]) == (BUSY, None)
-        assert [one["id"] for one in report["ids"]] == sorted(before)
-        rest.resume(BUSY)
-        _wait_for("its tasks run again", lambda: _runs(lab, BUSY, tasks))
-    _assert_busy_moves(lab)
-    _assert_busy_is_exact(lab)
+    _stop_busy(cluster)
+    done, _ = _eos(lab, "fencing", "apply", "--pending", "--yes", "--json", cluster_file=operators)
+    (report,) = json.loads(done)["report"]["connectors"]
+    assert (report["connector"], report["problem"]) == (BUSY, None)
+    assert [one["id"] for one in report["ids"]] == sorted(before)
+    cluster.rest.resume(BUSY)
+    wait_for("its tasks run again", lambda: _runs(lab, BUSY, len(before)))
+    _assert_busy_writes_exactly(lab)
 
 
-def test_a_reset_that_may_not_fence_leaves_the_connector_running_and_goes_on_once_it_may(lab: Lab) -> None:
-    operators = _operators_cluster_file(lab)
-    named = ConnectCluster.from_file(operators)
+def test_a_reset_that_may_not_fence_leaves_the_connector_running_and_goes_on_once_it_may(
+    cluster: Cluster, lab: Lab
+) -> None:
+    operators, rest = _operators_cluster_file(lab), cluster.rest
     name = f"{BUSY}-denied"  # the rules are about it, too
     reset = ("offsets", "reset", name, "--yes")
-    lab.create_topic(name, 1)
-    lines = len(_file(lab).read_text(encoding="utf-8").splitlines())
-
-    def delivered() -> int:
-        return len(read_to_end(lab.cluster().kafka, name).records)
-
-    with _rest(lab) as rest:
-        rest.create(name, _idle_config(lab, topic=name))
-        _wait_for("each line", lambda: delivered() == lines)
-        deny = _rule(lab, f"User:{OPERATOR}", AclOperation.WRITE, AclPermissionType.DENY)
-        _create_rules(lab, deny, _rule(lab, "User:*", AclOperation.ALL, AclPermissionType.ALLOW))
-        _wait_for("the rule holds", lambda: _is_denied(named))
+    cluster.source(name)
+    with _denied(lab, f"User:{OPERATOR}", ConnectCluster.from_file(operators)):
         for _ in range(2):
             refused = _eos(lab, *reset, expect=2, cluster_file=operators)[1]
             assert f"User:{OPERATOR}" in refused
@@ -522,46 +458,36 @@ def test_a_reset_that_may_not_fence_leaves_the_connector_running_and_goes_on_onc
             change = read_journal(lab.cluster().kafka, lab.group_id).open_change
             assert change is not None
             assert (change.about, change.state) == (name, RolloutState.PAUSED)
-        _wait_for("its task runs", lambda: _runs(lab, name, 1))
-        assert delivered() == lines
+        wait_for("its task runs", lambda: _runs(lab, name, 1))
+        assert cluster.read(name) == Counter(LINES)
 
-        _delete_rules(lab, 2)
-        _wait_for("the rule is gone", lambda: not _is_denied(named))
-        (report,) = json.loads(_eos(lab, *reset, "--json", cluster_file=operators)[0])["report"]["connectors"]
-        assert report["written"] == 1
-        _wait_for("each line again", lambda: delivered() == 2 * lines)
-        rest.delete(name)
+    (report,) = json.loads(_eos(lab, *reset, "--json", cluster_file=operators)[0])["report"]["connectors"]
+    assert report["written"] == 1
+    cluster.until_read(name, 2)
+    rest.delete(name)
 
 
 def test_a_round_that_is_denied_only_to_the_connectors_admin_principal_fails_and_is_done_once_that_is_granted(
-    lab: Lab, named: NamedListener
+    cluster: Cluster, lab: Lab, named: NamedListener
 ) -> None:
     """The producers and the operator have another principal, which is denied nothing."""
     admin = {"bootstrap.servers": named.bootstrap_servers, **named.java_client}
     overrides = {f"admin.override.{name}": value for name, value in admin.items()}
-    _ensure_three_tasks(lab)
-    with _rest(lab) as rest:
-        rest.stop(BUSY)
-        _wait_for("it has stopped", lambda: _is_stopped(lab))
-        deny = _rule(lab, f"User:{OPERATOR}", AclOperation.WRITE, AclPermissionType.DENY)
-        _create_rules(lab, deny, _rule(lab, "User:*", AclOperation.ALL, AclPermissionType.ALLOW))
-        _wait_for("the rule holds", lambda: _is_denied(ConnectCluster.from_file(_operators_cluster_file(lab))))
-        rest.put_config(BUSY, {**_busy_config(2), **overrides})
-        rest.resume(BUSY)
-    _wait_for("the round has failed", lambda: _has_failed(lab, 2))
-    _named(lab, BUSY, FailureKind.NOT_AUTHORIZED)
+    _ensure_three_tasks(cluster)
+    _stop_busy(cluster)
+    with _denied(lab, f"User:{OPERATOR}", ConnectCluster.from_file(_operators_cluster_file(lab))):
+        cluster.rest.put_config(BUSY, {**_busy_config(2), **overrides})
+        cluster.rest.resume(BUSY)
+        wait_for("the round has failed", lambda: _has_failed(lab, 2))
+        _named(lab, BUSY, FailureKind.NOT_AUTHORIZED)
+        output, problem = _eos(lab, "fencing", "apply", "--pending", "--yes", expect=1)
+        assert "3 ids fenced, 2 tasks restarted, task count record 3" in output
+        assert "its admin client (admin.override.* or the workers'), which Connect fences with" in problem
+        assert PASSWORD not in output + problem
 
-    output, problem = _eos(lab, "fencing", "apply", "--pending", "--yes", expect=1)
-    assert "3 ids fenced, 2 tasks restarted, task count record 3" in output
-    assert "its admin client (admin.override.* or the workers'), which Connect fences with" in problem
-    assert PASSWORD not in output + problem
-
-    _delete_rules(lab, 2)
-    _wait_for("the rule is gone", lambda: not _is_denied(ConnectCluster.from_file(_operators_cluster_file(lab))))
     _eos(lab, "fencing", "apply", "--pending", "--yes")
-    _wait_for("two tasks run", lambda: _runs(lab, BUSY, 2))
-    _assert_busy_moves(lab)
-    _assert_busy_is_exact(lab)
+    wait_for("two tasks run", lambda: _runs(lab, BUSY, 2))
+    _assert_busy_writes_exactly(lab)
 
 
 def _named(lab: Lab, name: str, kind: FailureKind) -> tuple[str, str]:
@@ -585,29 +511,30 @@ def _epochs(lab: Lab) -> dict[str, tuple[int, int]]:
     return {one: (described[one].producer_id, described[one].producer_epoch) for one in ids}
 
 
-def _assert_busy_moves(lab: Lab) -> None:
-    end = len(read_to_end(lab.cluster().kafka, BUSY).records)
-    _wait_for("they write", lambda: len(read_to_end(lab.cluster().kafka, BUSY).records) > end + 10)
-
-
 def _is_stopped(lab: Lab) -> bool:
     state = _state(lab, BUSY)
     return state is not None and state.target_state == "STOPPED" and _states(lab, BUSY) == []
 
 
-def _create_rules(lab: Lab, *rules: AclBinding) -> None:
+@contextmanager
+def _denied(lab: Lab, principal: str, cluster: ConnectCluster) -> Iterator[None]:
+    """A principal, which this cluster's description has, may not write with the busy connector's ids meanwhile."""
     admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
-    for made in admin.create_acls(list(rules)).values():
+    ids = (ResourceType.TRANSACTIONAL_ID, f"{lab.group_id}-{BUSY}-", ResourcePatternType.PREFIXED)
+    rules = [
+        AclBinding(*ids, principal, "*", AclOperation.WRITE, AclPermissionType.DENY),
+        AclBinding(*ids, "User:*", "*", AclOperation.ALL, AclPermissionType.ALLOW),
+    ]
+    for made in admin.create_acls(rules).values():
         made.result(180)
-
-
-def _delete_rules(lab: Lab, count: int) -> None:
-    """Delete the rules on transactional ids, of which there are so many."""
-    admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
-    anything = (ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
-    every = AclBindingFilter(ResourceType.TRANSACTIONAL_ID, None, *anything)
-    for removed in admin.delete_acls([every]).values():
-        assert len(removed.result(180)) == count
+    try:
+        wait_for("the rule holds", lambda: _is_denied(cluster))
+        yield
+    finally:
+        every = AclBindingFilter(*ids, None, None, AclOperation.ANY, AclPermissionType.ANY)
+        for removed in admin.delete_acls([every]).values():
+            assert len(removed.result(180)) == len(rules)
+    wait_for("the rule is gone", lambda: not _is_denied(cluster))
 
 
 def _is_denied(cluster: ConnectCluster) -> bool:
@@ -618,12 +545,6 @@ def _is_denied(cluster: ConnectCluster) -> bool:
         except ConfigurationError:
             return True
     return False
-
-
-def _rule(lab: Lab, principal: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
-    prefix = f"{lab.group_id}-{BUSY}-"
-    pattern = ResourcePatternType.PREFIXED
-    return AclBinding(ResourceType.TRANSACTIONAL_ID, prefix, pattern, principal, "*", operation, permission)
 
 
 def test_the_rights_of_a_cluster_that_runs_are_there_each_by_an_attempt(lab: Lab) -> None:

@@ -19,7 +19,7 @@ from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
-from tests.integration.offsets_cluster import END, FILE_SOURCE, LINES, SECONDS, Cluster, killed
+from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed, open_transaction
 from tests.waiting import until
 
 
@@ -58,18 +58,8 @@ def change_killed_twice(cluster: Cluster, eos: Any, wanted: Counter[str], *verb:
     """
     for step in ("write", "start"):
         killed(cluster.lab, step, "carried-out", "offsets", *verb, "--yes")
-    until(lambda: cluster.read(verb[1]) == wanted, "what comes again", seconds=SECONDS)
+    cluster.until_delivered(verb[1], wanted)
     eos.run("offsets", *verb, "--yes")
-
-
-def add_line(cluster: Cluster, name: str, line: str, wanted: Counter[str]) -> None:
-    """One more line in the file of a connector, which delivers it and nothing else.
-
-    :param wanted: what it has delivered so far; the line is added.
-    """
-    cluster.add(name, line)
-    wanted[line] += 1
-    until(lambda: cluster.read(name) == wanted, f"{line} alone", seconds=SECONDS)
 
 
 @pytest.mark.first
@@ -109,7 +99,7 @@ def test_altered_offsets_move_a_connector_with_its_own_topic_and_a_restore_bring
     assert cluster.state("alter") == "STOPPED"  # as it was before
     assert listed(eos, "alter") == [{"position": 4}]
     changed = json.loads(eos.run("offsets", "diff", backup, "--json", expect=1).stdout)
-    assert sorted(one["topic"] for one in changed) == ["alter-offsets", f"{cluster.lab.group_id}-offsets"]
+    assert sorted(one["topic"] for one in changed) == ["alter-offsets", cluster.global_topic]
 
     eos.run("offsets", "restore", "alter", backup, "--yes")
     assert "No offset differs" in eos.run("offsets", "diff", backup).stdout
@@ -119,10 +109,10 @@ def test_altered_offsets_move_a_connector_with_its_own_topic_and_a_restore_bring
     cluster.rest.resume("alter")
     wanted = Counter({"one": 1, "two": 2, "three": 2})
     change_killed_twice(cluster, eos, wanted, *altered)
-    add_line(cluster, "alter", "four", wanted)
+    cluster.deliver("alter", "four", wanted)
     wanted["four"] += 1
     change_killed_twice(cluster, eos, wanted, "restore", "alter", backup)
-    add_line(cluster, "alter", "five", wanted)
+    cluster.deliver("alter", "five", wanted)
 
 
 def test_an_own_topic_given_by_hand_has_a_connector_begin_anew_and_a_migration_does_not(
@@ -138,7 +128,7 @@ def test_an_own_topic_given_by_hand_has_a_connector_begin_anew_and_a_migration_d
     deleting = eos.run("offsets", "migrate", "migrated", "--to", "own", "--topic", "deleting", "--yes", expect=2).stderr
     assert "deleting has cleanup.policy=compact,delete" in " ".join(deleting.split())
     eos.run("offsets", "migrate", "migrated", "--to", "own", "--topic", "migrated-offsets", "--yes")
-    add_line(cluster, "migrated", "four", Counter(LINES))
+    cluster.deliver("migrated", "four", Counter(LINES))
 
 
 def test_an_offset_of_the_global_topic_alone_is_marked_and_goes_nowhere(cluster: Cluster, eos: Any) -> None:
@@ -160,8 +150,7 @@ def test_an_offset_of_the_global_topic_alone_is_marked_and_goes_nowhere(cluster:
 def test_connects_own_reset_misses_a_key_of_another_spelling_and_ours_removes_it(cluster: Cluster, eos: Any) -> None:
     raw = b'["spelt",{"z":"1","a":"2"}]'
     cluster.put(raw, b'{"position":4}')
-    config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "spelt", "file": "none"}
-    cluster.rest.create("spelt", config, "STOPPED")
+    cluster.rest.create("spelt", {**cluster.config("spelt"), "file": "none"}, "STOPPED")
     until(lambda: "spelt" in cluster.rest.statuses(), "the connector", seconds=SECONDS)
 
     address = f"{cluster.lab.connect_urls[0]}/connectors/spelt/offsets"
@@ -178,8 +167,8 @@ def test_a_key_in_a_second_partition_is_left_alone_and_a_migration_gives_it_one_
     """As in a topic whose partitions were raised: the key once where it belonged, once where it belongs."""
     cluster.source("beside")
     cluster.source("twice")
-    kafka, topic = cluster.lab.cluster().kafka, f"{cluster.lab.group_id}-offsets"
-    key = offset_key("twice", {"filename": str(cluster.file("twice"))})
+    kafka, topic = cluster.lab.cluster().kafka, cluster.global_topic
+    key = cluster.key("twice")
     partitions = Topics(kafka).describe([topic])[topic].partitions
 
     def records(*, of_key: bool) -> list[LogRecord]:
@@ -217,13 +206,13 @@ def test_a_key_in_a_second_partition_is_left_alone_and_a_migration_gives_it_one_
     until(lambda: newest() == {home: b'{"position":14}', elsewhere: b'{"position":4}'}, "the end", seconds=SECONDS)
 
     eos.run("offsets", "migrate", "twice", "--to", "own", "--yes")
-    add_line(cluster, "twice", "four", wanted)
+    cluster.deliver("twice", "four", wanted)
     cluster.stop("twice")  # its tasks write a copy into the global topic
     eos.run("offsets", "reset", "twice", "--yes")
     assert newest() == {home: None, elsewhere: None}
     assert records(of_key=False) == before
     cluster.rest.resume("twice")
-    until(lambda: cluster.read("twice") == wanted + Counter([*LINES, "four"]), "all of it again", seconds=SECONDS)
+    cluster.until_delivered("twice", wanted + Counter([*LINES, "four"]))
     refused = eos.run("offsets", "migrate", "twice", "--to", "global", "--yes", expect=3).stderr
     assert "also a removal" in " ".join(refused.split())
 
@@ -235,8 +224,7 @@ def test_connects_own_alteration_fails_with_a_connector_that_has_never_run_and_o
     cluster.lab.create_topic("never-ran", 1)
     cluster.file("never-ran").write_text("one\ntwo\n", encoding="utf-8")
     partition = {"filename": str(cluster.file("never-ran"))}
-    config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "never-ran", "file": partition["filename"]}
-    cluster.rest.create("never-ran", config, "STOPPED")
+    cluster.rest.create("never-ran", cluster.config("never-ran"), "STOPPED")
     until(lambda: "never-ran" in cluster.rest.statuses(), "the connector", seconds=SECONDS)
     address = f"{cluster.lab.connect_urls[0]}/connectors/never-ran/offsets"
     wanted = {"offsets": [{"partition": partition, "offset": {"position": 0}}]}
@@ -250,7 +238,7 @@ def test_connects_own_alteration_fails_with_a_connector_that_has_never_run_and_o
         "offsets", "alter", "never-ran", "--partition", json.dumps(partition), "--offset", '{"position": 4}', "--yes"
     )
     cluster.rest.resume("never-ran")
-    until(lambda: cluster.read("never-ran") == Counter(["two"]), "the second line alone", seconds=SECONDS)
+    cluster.until_delivered("never-ran", ["two"])
 
 
 #: Where one process after the other is killed; each but the first takes up what the one before has left.
@@ -325,27 +313,17 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
     assert cluster.values("second", "first") == [END]
     cluster.add("first", "four")
     cluster.lab.create_topic("second", 1)
-    config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "second", "file": str(cluster.file("first"))}
+    config = {**cluster.config("second"), "file": str(cluster.file("first"))}
     cluster.rest.create("second", config)
-    until(lambda: cluster.read("second") == Counter(["four"]), "the fourth line alone", seconds=SECONDS)
+    cluster.until_delivered("second", ["four"])
 
-    zombie = Producer(
-        {
-            "bootstrap.servers": cluster.lab.bootstrap_servers,
-            "transactional.id": f"{cluster.lab.group_id}-first-1",  # a task that it had once
-            "transaction.timeout.ms": 600_000,
-            "log_level": 0,
-        }
-    )
-    zombie.init_transactions(180)
-    zombie.begin_transaction()
-    zombie.produce("first", b"of a zombie")
-    assert zombie.flush(180) == 0
+    a_task_once = f"{cluster.lab.group_id}-first-1"
+    zombie = open_transaction(cluster.lab.bootstrap_servers, a_task_once, "first")
     shown = eos.run("offsets", "prune", expect=3).stdout
     assert "prune first, which does not exist" in shown
-    assert f"which ends the open transaction of {cluster.lab.group_id}-first-1" in shown
+    assert f"which ends the open transaction of {a_task_once}" in shown
     assert "first: a task count record of 1 in the config topic; it stays" in shown
-    assert f"{cluster.lab.group_id}-first-1 Ongoing" in shown
+    assert f"{a_task_once} Ongoing" in shown
     assert "exists: its offsets are not leftovers" in eos.run("offsets", "prune", "second", "--yes", expect=3).stderr
     killed(cluster.lab, "write", "carried-out", "offsets", "prune", "first", "--yes")
     eos.run("offsets", "prune", "--yes")
@@ -354,14 +332,14 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
         zombie.commit_transaction(180)
     shown = eos.run("offsets", "prune").stdout
     assert "Nothing to do" in shown
-    assert f"{cluster.lab.group_id}-first-1 Empty" in shown
+    assert f"{a_task_once} Empty" in shown
     assert listed(eos, "second")
 
     # The backup may be of any group.
     cluster.lab.create_topic("third", 1)
     eos.run("offsets", "restore", "third", "--from", "first", "first.jsonl", "--absent", "--yes")
     cluster.rest.create("third", {**config, "topic": "third"})
-    until(lambda: cluster.read("third") == Counter(["four"]), "the fourth line alone", seconds=SECONDS)
+    cluster.until_delivered("third", ["four"])
 
 
 @pytest.fixture(scope="module")
@@ -390,7 +368,7 @@ def test_offsets_of_another_group_are_copied_by_a_backup_and_restored_only_into_
     assert "which is no offsets topic of it now" in " ".join(refused.split())
     eos.run("offsets", "restore", "abroad", "--from", "abroad", backup, "--absent", "--yes")
     cluster.rest.resume("abroad")
-    until(lambda: cluster.read("abroad") == Counter(["four"]), "the fourth line alone", seconds=SECONDS)
+    cluster.until_delivered("abroad", ["four"])
 
 
 def test_a_backup_goes_into_a_topic_that_was_made_anew_only_where_that_is_said(cluster: Cluster, eos: Any) -> None:
@@ -409,8 +387,7 @@ def test_a_backup_goes_into_a_topic_that_was_made_anew_only_where_that_is_said(c
     eos.run("offsets", "restore", "anew", "anew.jsonl", "--from-elsewhere", "--yes")
     cluster.add("anew", "four")
     cluster.rest.resume("anew")
-    wanted = Counter([*LINES, "four"])
-    until(lambda: cluster.read("anew") == wanted, "the fourth line alone", seconds=SECONDS)
+    cluster.until_delivered("anew", [*LINES, "four"])
 
 
 def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_works(
@@ -426,8 +403,7 @@ def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_wor
     change("reset", "plain")
     plain.until_read("plain", 2)
     change("alter", "plain", "--all", "--offset", '{"position": 4}')
-    once_more = Counter({"one": 2, "two": 3, "three": 3})
-    until(lambda: plain.read("plain") == once_more, "the lines from position 4 on", seconds=SECONDS)
+    plain.until_delivered("plain", {"one": 2, "two": 3, "three": 3})
     for verb in (("migrate", "plain", "--to", "own"), ("restore", "other", "--from", "plain", "--absent")):
         assert "without a transaction" in eos.run("offsets", *verb, expect=3).stdout
 
@@ -527,8 +503,7 @@ def test_the_connector_refuses_an_offset_that_only_it_can_judge_and_runs_again(c
         until(lambda: cluster.state("judged") == "RUNNING", "the connector", seconds=SECONDS)
     assert listed(eos, "judged") == [END]
     eos.run("offsets", "alter", "judged", *one, "--offset", '{"position": 4}', "--yes")
-    wanted = Counter({"one": 1, "two": 2, "three": 2})
-    until(lambda: cluster.read("judged") == wanted, "the lines from position 4 on", seconds=SECONDS)
+    cluster.until_delivered("judged", {"one": 1, "two": 2, "three": 2})
 
 
 def test_a_task_that_fails_by_its_new_offset_is_reported(cluster: Cluster, eos: Any) -> None:

@@ -33,8 +33,6 @@ from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, kill
 from tests.system.modes import close_what_is_open
 from tests.waiting import status_of, until
 
-ALL = {"position": 19}  # with a fourth line
-
 
 @pytest.fixture(scope="module")
 def cluster(lab_factory: Callable[..., Lab]) -> Iterator[Cluster]:
@@ -65,24 +63,6 @@ def last_change(cluster: Cluster) -> ChangeRecord:
     return list(read_journal(cluster.lab.cluster().kafka, cluster.lab.group_id).changes.values())[-1]
 
 
-def add_fourth_line(cluster: Cluster, name: str, **times: int) -> None:
-    """Another line in the file, which comes only from a task that is alive.
-
-    :param times: how often each line is delivered then.
-    """
-    cluster.add(name, "four")
-    until(lambda: cluster.read(name) == Counter(times), f"the fourth line of {name}", seconds=SECONDS)
-    until(lambda: cluster.committed(name) == ALL, f"the end of {name} to be committed", seconds=SECONDS)
-
-
-def add_line(cluster: Cluster, name: str, lines: list[str]) -> None:
-    """One more line in the file, which comes only from a task that is alive; each line is delivered once."""
-    lines.append(f"line {len(lines) + 1}")
-    cluster.add(name, lines[-1])
-    until(lambda: cluster.read(name)[lines[-1]] > 0, f"{lines[-1]} of {name}", seconds=SECONDS)
-    assert cluster.read(name) == Counter(lines)
-
-
 def test_while_a_worker_hangs_in_a_transaction_nothing_is_changed_and_it_is_shut_out_by_the_next_task(
     cluster: Cluster, eos: Any
 ) -> None:
@@ -108,13 +88,12 @@ def test_while_a_worker_hangs_in_a_transaction_nothing_is_changed_and_it_is_shut
         assert f"source connectors run on {task.worker_id}: " in " ".join(refused.split())
         with ConnectRest(cluster.lab.connect_urls[1 - hanging], retry_seconds=180) as other:
             other.put_config("hung", cluster.config("hung"))
-        wanted = Counter(dict.fromkeys(LINES, 1))
-        until(lambda: cluster.read("hung") == wanted, "each line once", seconds=SECONDS)
+        cluster.until_delivered("hung", LINES)
     finally:
         process.resume()
     group = partial(describe_group, cluster.lab.cluster().kafka, cluster.lab.group_id)
     until(lambda: len(group().members) == len(cluster.lab.connect_urls), "the worker to be back", seconds=SECONDS)
-    add_fourth_line(cluster, "hung", **dict.fromkeys((*LINES, "four"), 1))
+    cluster.deliver("hung", "four", Counter(LINES))
 
 
 def test_of_two_changes_at_once_one_is_refused_and_its_plan_does_not_fit_later(cluster: Cluster, eos: Any) -> None:
@@ -175,7 +154,7 @@ def test_a_connector_that_is_started_or_configured_in_the_midst_keeps_its_offset
         assert "touched was started or configured" in change.errors
     assert last_change(cluster).state == "paused"
     assert cluster.committed("touched") == END
-    add_fourth_line(cluster, "touched", **dict.fromkeys((*LINES, "four"), 1))
+    cluster.deliver("touched", "four", Counter(LINES))
     with suspended(cluster.lab, "start", *reset) as change:
         cluster.rest.pause("touched")
         assert change.end() == 0, change.errors
@@ -184,8 +163,7 @@ def test_a_connector_that_is_started_or_configured_in_the_midst_keeps_its_offset
     assert cluster.rest.connector_config("touched")["tasks.max"] == "2"
     assert cluster.removals("touched") == 1
     cluster.rest.resume("touched")
-    wanted = Counter(dict.fromkeys((*LINES, "four"), 2))
-    until(lambda: cluster.read("touched") == wanted, "each line a second time", seconds=SECONDS)
+    cluster.until_delivered("touched", 2 * (*LINES, "four"))
 
 
 def test_a_connector_that_is_started_while_it_stops_is_left_alone_at_once(
@@ -204,7 +182,7 @@ def test_a_connector_that_is_started_while_it_stops_is_left_alone_at_once(
     monkeypatch.setattr(apply_module, "describe_group", resume_first)
     with pytest.raises(RefusedError, match="revived was started or configured"):
         changed(cluster.lab.cluster(), RESET, ResetRequest(connector="revived"))
-    add_fourth_line(cluster, "revived", **dict.fromkeys((*LINES, "four"), 1))
+    cluster.deliver("revived", "four", Counter(LINES))
 
 
 def test_a_migration_leaves_what_others_configure_at_that_moment(
@@ -230,24 +208,24 @@ def test_a_connector_that_is_started_before_a_migration_configures_it_goes_on_in
     cluster: Cluster, eos: Any
 ) -> None:
     cluster.source("early")
-    lines = list(LINES)
-    for target in (("--to", "own"), ("--to", "global")):
-        migrate = ("offsets", "migrate", "early", *target, "--yes")
+    delivered = Counter(LINES)
+    for place in ("own", "global"):
+        migrate = ("offsets", "migrate", "early", "--to", place, "--yes")
         own_topic = cluster.rest.connector_config("early").get(OWN_TOPIC)
         with suspended(cluster.lab, "configure", *migrate) as change:
             cluster.rest.resume("early")
-            add_line(cluster, "early", lines)  # its offset is in the former place alone
+            cluster.deliver("early", f"{place}, line 1", delivered)  # its offset is in the former place alone
             assert change.end() == 3
             assert "early was started or configured" in change.errors
         assert cluster.rest.connector_config("early").get(OWN_TOPIC) == own_topic
-        add_line(cluster, "early", lines)
+        cluster.deliver("early", f"{place}, line 2", delivered)
         killed(cluster.lab, "configure", "announced", *migrate)
         cluster.rest.resume("early")
-        add_line(cluster, "early", lines)
+        cluster.deliver("early", f"{place}, line 3", delivered)
         eos.run(*migrate)
         assert last_change(cluster).state == "done"
         assert cluster.rest.connector_config("early").get(OWN_TOPIC) != own_topic
-        add_line(cluster, "early", lines)
+        cluster.deliver("early", f"{place}, line 4", delivered)
 
 
 def test_a_connector_that_is_deleted_or_created_in_the_midst_stays_so_with_its_offset(
@@ -266,7 +244,7 @@ def test_a_connector_that_is_deleted_or_created_in_the_midst_stays_so_with_its_o
         assert change.end() == 3
         assert "gone was created" in change.errors
     assert last_change(cluster).state == "aborted"
-    add_fourth_line(cluster, "gone", **dict.fromkeys((*LINES, "four"), 1))
+    cluster.deliver("gone", "four", Counter(LINES))
     with suspended(cluster.lab, "write", "offsets", "reset", "gone", "--yes") as change:
         cluster.rest.delete("gone")
         assert change.end() == 3
@@ -279,8 +257,7 @@ def test_a_topic_that_gets_more_partitions_in_the_midst_takes_no_offset_and_a_ne
     cluster: Cluster, eos: Any
 ) -> None:
     cluster.start("raised", **{"offsets.storage.topic": "raised-offsets"})
-    once = Counter(dict.fromkeys(LINES, 1))  # and its offset, in the same transaction
-    until(lambda: cluster.read("raised") == once, "each line", seconds=SECONDS)
+    cluster.until_delivered("raised", LINES)  # and its offset, in the same transaction
     with suspended(cluster.lab, "write", "offsets", "reset", "raised", "--yes") as change:
         admin = AdminClient({"bootstrap.servers": cluster.lab.bootstrap_servers})
         admin.create_partitions([NewPartitions("raised-offsets", 26)])["raised-offsets"].result(timeout=180)
@@ -295,5 +272,4 @@ def test_a_topic_that_gets_more_partitions_in_the_midst_takes_no_offset_and_a_ne
     assert "1 key of raised is in another partition of raised-offsets" in " ".join(refused.split())
     eos.run("offsets", "migrate", "raised", "--to", "own", "--topic", "raised-anew", "--yes")
     eos.run("offsets", "reset", "raised", "--yes")
-    wanted = Counter(dict.fromkeys(LINES, 2))
-    until(lambda: cluster.read("raised") == wanted, "each line a second time", seconds=SECONDS)
+    cluster.until_delivered("raised", 2 * LINES)

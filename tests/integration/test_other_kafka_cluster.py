@@ -23,7 +23,7 @@ from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.offsets.seen.group import read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores
 from tests.integration.named_listener import NamedListener
-from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed
+from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed, open_transaction
 from tests.system.modes import bring_to
 from tests.waiting import until
 
@@ -78,21 +78,10 @@ class Both:
         self.here.add(name, line)
         until(lambda: self.read(name)[line], f"{line} of {name}", seconds=SECONDS)
 
-    def zombie(self, topic: str, transactional_id: str) -> Producer:
-        """A producer there with an open transaction."""
-        found = Producer(
-            {
-                "bootstrap.servers": self.there.bootstrap_servers,
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": 600_000,
-                "log_level": 0,
-            }
-        )
-        found.init_transactions(180)
-        found.begin_transaction()
-        found.produce(topic, b"of a zombie")
-        assert found.flush(180) == 0
-        return found
+    def zombie(self, topic: str, number: int) -> Producer:
+        """A producer there with an open transaction, and the id of a task."""
+        id_ = f"{self.here.lab.group_id}-{topic}-{number}"
+        return open_transaction(self.there.bootstrap_servers, id_, topic)
 
     def stores(self, name: str) -> set[tuple[str, bool]]:
         """The names of the stores that have offsets of a connector, and whether its tasks read them."""
@@ -178,7 +167,7 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         assert both.stores("moved") == {(own, True)}
 
         # Its ids are there: one that holds a transaction open is fenced, and its task goes on after the last commit.
-        zombie = both.zombie("late", f"{group}-late-0")
+        zombie = both.zombie("late", 0)
         assert (
             f"late: in the Kafka cluster {both.there_id}, no round is pending, but id 0"
             in eos.run("fencing", "list", "late").stdout
@@ -194,7 +183,7 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         early = eos.run("offsets", "restore", "moved", "before.jsonl", "--yes", expect=2).stderr
         assert f"without {own}, where moved has its offsets now" in early
         eos.run("offsets", "backup", "moved", "--to", "moved.jsonl")
-        zombie = both.zombie("moved", f"{group}-moved-1")
+        zombie = both.zombie("moved", 1)
         killed(here.lab, "write", "announced", "offsets", "reset", "moved", "--yes")
         assert f"fenced in the Kafka cluster {both.there_id}" in eos.run("offsets", "reset", "moved", "--yes").stderr
         with pytest.raises(KafkaException):
