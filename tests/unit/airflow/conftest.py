@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -10,9 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import BaseNotifier
 from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
+from airflow.triggers.base import BaseTrigger
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
@@ -203,3 +206,42 @@ def controller(monkeypatch: pytest.MonkeyPatch) -> FakeController:
     monkeypatch.setattr("airflow_eos_provider.rollout.controller.Controller", fake)
     monkeypatch.setattr(KafkaConnectHook, "get_cluster", lambda self: "a cluster")
     return fake
+
+
+def event_of(trigger: BaseTrigger) -> dict[str, Any]:
+    """What a trigger reports."""
+
+    async def first() -> dict[str, Any]:
+        return dict((await asyncio.wait_for(anext(aiter(trigger.run())), 120)).payload)
+
+    return asyncio.run(first())
+
+
+class Answers:
+    """What a stand-in for a cluster says, look by look; the last for ever. Errors are raised."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+
+    def next(self) -> Any:
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Channel(BaseNotifier):
+    """A notifier as other providers have them."""
+
+    template_fields = ("text",)
+
+    def __init__(self, text: str, error: Exception | None = None) -> None:
+        super().__init__()
+        self.text = text
+        self.error = error
+        self.sent: list[str] = []
+
+    def notify(self, context: Any) -> None:
+        if self.error:
+            raise self.error
+        self.sent.append(self.text)

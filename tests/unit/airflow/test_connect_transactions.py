@@ -22,6 +22,7 @@ from airflow_eos_provider.operators.audit import (
 from airflow_eos_provider.sensors.connect_transactions import ConnectTransactionsSensor
 from airflow_eos_provider.transactions.audit import FindingKind, Limits, TransactionAudit
 from airflow_eos_provider.triggers.connect_transactions import ConnectTransactionsTrigger
+from tests.unit.airflow.conftest import Answers, event_of
 
 pytestmark = pytest.mark.usefixtures("connect_connection")
 
@@ -37,18 +38,15 @@ DOUBT = found(doubts=("a partition",))
 
 
 class Looks:
-    """Stands in for looks at a cluster, which need one: answers one by one, or raises; the last for ever."""
+    """Stands in for looks at a cluster, which need one: answers one by one, or raises."""
 
     def __init__(self, *answers: TransactionAudit | Exception) -> None:
-        self.answers = list(answers)
+        self.answers = Answers(*answers)
         self.asked: list[dict[str, Any]] = []
 
     def __call__(self, cluster: Any, **asked: Any) -> Any:
         self.asked.append(asked)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        return self.answers.next()
 
 
 class Auditing(Looks):
@@ -166,13 +164,6 @@ def test_a_sensor_does_not_wait_for_what_only_a_person_can_mend(
 def trigger(**options: Any) -> ConnectTransactionsTrigger:
     arguments = {"conn_id": "kafka_connect_default", "topics": ["a"], "connectors": [], "longer_than": 5.0}
     return ConnectTransactionsTrigger(**{**arguments, "poke_interval": 0.01, "deadline": time.time() + 600, **options})
-
-
-def event_of(waiting: ConnectTransactionsTrigger) -> Any:
-    async def first() -> Any:
-        return (await asyncio.wait_for(anext(waiting.run()), 120)).payload
-
-    return asyncio.run(first())
 
 
 def test_the_trigger_resumes_the_task_when_nothing_holds_readers_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from datetime import timedelta
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 from airflow_eos_provider.dag_factories import audit_dag
@@ -28,6 +26,7 @@ from airflow_eos_provider.operators.audit import (
 from airflow_eos_provider.rollout.drift.drift import Drift, DriftKind, Expected
 from airflow_eos_provider.sensors.connect_drift import ConnectDriftSensor
 from airflow_eos_provider.triggers.connect_drift import ConnectDriftTrigger
+from tests.unit.airflow.conftest import Answers, Channel, event_of
 
 pytestmark = pytest.mark.usefixtures("connect_connection")
 
@@ -40,17 +39,20 @@ def found(*subjects: str, doubts: tuple[str, ...] = ()) -> Drift:
     return Drift(1.0, "connect", findings, doubts, Expected("rollout r1"))
 
 
+#: A channel's text.
+DRIFT = "{{ drift_message }}"
+
 FINE = found()
 DOUBT = found(doubts=("the group is away",))
 
 
 class Watch:
-    """Stands in for the watch of a cluster, which needs one: answers look by look, or raises; the last for ever."""
+    """Stands in for the watch of a cluster, which needs one: answers look by look, or raises."""
 
     members = ("connect-1",)
 
     def __init__(self, *answers: Drift | Exception) -> None:
-        self.answers = list(answers)
+        self.answers = Answers(*answers)
         self.looks = 0
 
     def __call__(self, cluster: Any, **kwargs: Any) -> Watch:
@@ -59,27 +61,8 @@ class Watch:
 
     def look(self, **kwargs: Any) -> Drift:
         self.looks += 1
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-class Channel(BaseNotifier):
-    """A notifier of another provider."""
-
-    template_fields = ("text",)
-
-    def __init__(self, text: str = "{{ drift_message }}", error: Exception | None = None) -> None:
-        super().__init__()
-        self.text = text
-        self.error = error
-        self.sent: list[str] = []
-
-    def notify(self, context: Any) -> None:
-        if self.error:
-            raise self.error
-        self.sent.append(self.text)
+        found: Drift = self.answers.next()
+        return found
 
 
 def use(monkeypatch: pytest.MonkeyPatch, *answers: Drift | Exception) -> Watch:
@@ -155,7 +138,7 @@ def failed_audit(context: dict[str, Any], *, is_news: bool = True) -> dict[str, 
 def test_the_message_says_what_has_drifted_what_to_do_and_where_to_read_more(
     audit_context: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    channel = Channel()
+    channel = Channel(DRIFT)
     ConnectDriftNotifier(notifiers=[channel])(failed_audit(audit_context))
     (reported,) = channel.sent
     for words in ("has drifted", "w1 runs disabled", "What to do: restart w1", "connect_audit", "http://log", "eos"):
@@ -164,7 +147,7 @@ def test_the_message_says_what_has_drifted_what_to_do_and_where_to_read_more(
 
 
 def test_what_was_reported_is_not_reported_again_unless_asked_for(audit_context: dict[str, Any]) -> None:
-    channel = Channel()
+    channel = Channel(DRIFT)
     old = failed_audit(audit_context, is_news=False)
     ConnectDriftNotifier(notifiers=[channel])(old)
     assert channel.sent == []
@@ -176,14 +159,14 @@ def test_what_was_reported_is_not_reported_again_unless_asked_for(audit_context:
 
 
 def test_a_channel_that_is_down_does_not_keep_the_message_from_the_next_one(audit_context: dict[str, Any]) -> None:
-    down, up = Channel(error=OSError("no network")), Channel()
+    down, up = Channel(DRIFT, OSError("no network")), Channel(DRIFT)
     with pytest.raises(RuntimeError, match="Channel: no network"):
         ConnectDriftNotifier(notifiers=[down, up])(failed_audit(audit_context))
     assert len(up.sent) == 1
 
 
 def test_an_audit_that_failed_by_another_cause_is_reported(audit_context: dict[str, Any]) -> None:
-    channel = Channel()
+    channel = Channel(DRIFT)
     ConnectDriftNotifier(notifiers=[channel])(audit_context)
     assert "has failed" in channel.sent[0]
 
@@ -201,7 +184,7 @@ def test_the_audit_dag_runs_every_quarter_of_an_hour_and_catches_nothing_up() ->
 
 
 def test_the_audit_dag_hands_cluster_expectation_and_channels_on() -> None:
-    channel = Channel()
+    channel = Channel(DRIFT)
     dag = audit_dag(conn_id="c7", dag_id="audit_7", mode="enabled", accept=["ab"], notifiers=[channel], repeat=True)
     drift, transactions = dag.tasks
     assert (drift.conn_id, drift.mode, drift.accept) == ("c7", "enabled", ["ab"])
@@ -269,21 +252,11 @@ def trigger(**kwargs: Any) -> ConnectDriftTrigger:
     return ConnectDriftTrigger(**{**arguments, "look_at": now + 5, "deadline": now + 10, **kwargs})
 
 
-def event_of(waiting: ConnectDriftTrigger) -> dict[str, Any]:
-    async def first() -> dict[str, Any]:
-        return dict((await asyncio.wait_for(anext(waiting.run()), 120)).payload)
-
-    return asyncio.run(first())
-
-
 def use_group(monkeypatch: pytest.MonkeyPatch, *answers: list[str] | Exception) -> None:
-    left = list(answers)
+    left = Answers(*answers)
 
     def describe(settings: Any, group_id: str) -> Any:
-        answer = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return SimpleNamespace(members=[SimpleNamespace(member_id=m) for m in answer])
+        return SimpleNamespace(members=[SimpleNamespace(member_id=m) for m in left.next()])
 
     monkeypatch.setattr("airflow_eos_provider.connect.group.describe_group", describe)
 

@@ -22,7 +22,7 @@ from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.triggers import gate as module
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
-from tests.unit.airflow.conftest import FakeController
+from tests.unit.airflow.conftest import FakeController, event_of
 
 TASK = "upgrade/manual/roll"
 
@@ -181,15 +181,6 @@ def trigger(**kwargs: Any) -> ConnectGateTrigger:
     return ConnectGateTrigger(
         **{"conn_id": "c", "task": TASK, "wait": wait_until().to_dict(), "poll_interval": 0.01, **kwargs}
     )
-
-
-def event_of(waiting: ConnectGateTrigger) -> dict[str, Any]:
-    async def first() -> Any:
-        async for event in waiting.run():
-            return event.payload
-        return None
-
-    return asyncio.run(asyncio.wait_for(first(), 120))
 
 
 def looks(monkeypatch: pytest.MonkeyPatch, look: Look | Exception) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Completed
 from airflow_eos_provider.sensors.interval_complete import IntervalCompleteSensor
 from airflow_eos_provider.triggers.interval_complete import IntervalCompleteTrigger
+from tests.unit.airflow.conftest import event_of
 
 DAY = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
 RUN = Run("flights.daily", Interval.parse(DAY))
@@ -66,13 +66,6 @@ def trigger(**kwargs: Any) -> IntervalCompleteTrigger:
         "deadline": time.time() + 600,
     }
     return IntervalCompleteTrigger(**{**arguments, **kwargs})
-
-
-def event_of(waiting: IntervalCompleteTrigger) -> dict[str, Any]:
-    async def first() -> dict[str, Any]:
-        return (await asyncio.wait_for(anext(waiting.run()), 120)).payload
-
-    return asyncio.run(first())
 
 
 def test_the_sensor_pokes_until_the_interval_is_complete_and_returns_what_the_ledger_says(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk import BaseOperator, BaseOperatorLink
 
-from airflow_eos_provider.dag_factories import fence_dag, interval_run_dag, offsets_reset_dag, topics_dag, upgrade_dag
+from airflow_eos_provider.dag_factories import fence_dag, interval_run_dag, upgrade_dag
 from airflow_eos_provider.get_provider_info import get_provider_info
 from airflow_eos_provider.links.operator_links import (
     ClusterPageLink,
@@ -93,8 +93,6 @@ def test_every_link_is_registered_and_every_dag_of_a_cluster_has_links() -> None
     for dag in (
         upgrade_dag(dag_id="links_upgrade", conn_id="cluster_7"),
         fence_dag(dag_id="links_fence", conn_id="cluster_7"),
-        offsets_reset_dag(dag_id="links_offsets", conn_id="cluster_7"),
-        topics_dag(dag_id="links_topics", conn_id="cluster_7"),
         interval_run_dag(pipeline="p", python_callable="module:function", dag_id="links_intervals"),
     ):
         links = [link for task in dag.tasks for link in task.operator_extra_links if type(link) in registered]

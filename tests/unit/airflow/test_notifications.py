@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.errors import GateFailedError, RolloutPausedError, StopRequestedError
@@ -14,24 +13,9 @@ from airflow_eos_provider.notifications.interval_late import IntervalLateNotifie
 from airflow_eos_provider.notifications.roll import ConnectRollNotifier
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.sensors.interval_complete import IntervalCompleteSensor
+from tests.unit.airflow.conftest import Channel
 
 DAY = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
-
-
-class Channel(BaseNotifier):
-    """A notifier as other providers have them."""
-
-    template_fields = ("text",)
-
-    def __init__(self, text: str, sent: list[str]) -> None:
-        super().__init__()
-        self.text = text
-        self.sent = sent
-
-    def notify(self, context: Any) -> None:
-        if self.text.startswith("broken"):
-            raise OSError("no route")
-        self.sent.append(self.text)
 
 
 def context_of(error: BaseException | None, task: Any = None) -> dict[str, Any]:
@@ -69,22 +53,21 @@ def test_another_failure_is_told_as_it_is() -> None:
 
 
 def test_a_message_goes_through_every_channel_though_one_is_down() -> None:
-    sent: list[str] = []
-    channels = [Channel("broken {{ eos_message }}", sent), Channel("all: {{ eos_message }}", sent)]
-    notifier = ConnectRollNotifier(notifiers=channels)
+    down, up = Channel("{{ eos_message }}", OSError("no route")), Channel("all: {{ eos_message }}")
+    notifier = ConnectRollNotifier(notifiers=[down, up])
     for _ in range(2):  # a channel renders its own templates anew each time
         with pytest.raises(RuntimeError, match="Channel: no route"):
             notifier.notify(context_of(GateFailedError("w1 has left.")))  # type: ignore[arg-type]
-    assert len(sent) == 2
-    assert sent[0].startswith("all: A worker did not pass its gate")
+    assert len(up.sent) == 2
+    assert up.sent[0].startswith("all: A worker did not pass its gate")
 
 
 def test_a_late_interval_is_named_with_what_shows_it() -> None:
     sensor = IntervalCompleteSensor(task_id="wait", pipeline="orders", group_id="etl", interval=DAY, timeout=3600)
-    sent: list[str] = []
+    channel = Channel("{{ eos_message }}")
     context = {**context_of(TimeoutError("not complete within 3600 s"), sensor)}
-    IntervalLateNotifier(notifiers=[Channel("{{ eos_message }}", sent)]).notify(context)  # type: ignore[arg-type]
-    (message,) = sent
+    IntervalLateNotifier(notifiers=[channel]).notify(context)  # type: ignore[arg-type]
+    (message,) = channel.sent
     assert message.startswith(f"orders@{DAY} of group etl is not complete.")
     assert f'eos intervals show "orders@{DAY}" --group etl' in message
     assert "/intervals/kafka_default/etl/orders/" in message
