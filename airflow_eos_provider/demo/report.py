@@ -122,20 +122,7 @@ class DemoReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The content of report.json."""
-        rolls = self.upgrade.rolls
-        return {
-            **asdict(self),
-            "ok": self.ok,
-            "checks": self.checks,
-            "upgrade": {
-                "from": rolls[0]["from"] if rolls else None,
-                "to": rolls[-1]["to"] if rolls else None,
-                "workers": [worker for roll in rolls for worker in roll["workers"]],
-                **asdict(self.upgrade),
-            },
-            "fencing": [asdict(self.fencing)] if self.fencing else [],
-            "seconds": round(sum(seconds for _, seconds in self.timings), 1),
-        }
+        return {**asdict(self), "ok": self.ok, "checks": self.checks}
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -158,7 +145,7 @@ class DemoReport:
             columns = ["", *(one.topic for one in topics)]
             console.print(_table("Records seen by a read_committed consumer", columns, rows))
         if self.intervals:
-            names = ["records", "missing", "duplicates", "tries"]
+            names = ["records", "tries"]
             rows = [[entry["interval"][:10], *(entry[name] for name in names)] for entry in self.intervals]
             console.print(_table("Interval runs", ["day", *names], rows))
         words = {True: Text("yes", "green"), False: Text("NO", "bold red")}
