@@ -1,4 +1,4 @@
-"""An HTTP server in a worker's place, for what a real worker does not do when it is told to."""
+"""An HTTP server in a worker's place, or Airflow's, for what a real one does not do when it is told to."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+#: Status, body and further headers.
+Reply = tuple[int, bytes, dict[str, str]]
+
 
 @contextmanager
 def served(answer: Callable[[str, str], tuple[int, Any]], address: str = "127.0.0.1") -> Iterator[int]:
@@ -17,20 +20,32 @@ def served(answer: Callable[[str, str], tuple[int, Any]], address: str = "127.0.
     :param answer: returns the status, and a document that is sent as JSON.
     """
 
+    def reply(asked: BaseHTTPRequestHandler, _: bytes) -> Reply:
+        status, document = answer(asked.command, asked.path)
+        return status, json.dumps(document).encode(), {"Content-Type": "application/json"}
+
+    with http_server(reply, address) as server:
+        yield server.server_port
+
+
+@contextmanager
+def http_server(
+    reply: Callable[[BaseHTTPRequestHandler, bytes], Reply], address: str = "127.0.0.1"
+) -> Iterator[ThreadingHTTPServer]:
+    """A server that answers each request, given with its body, as it is told."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def _reply(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, document = answer(self.command, self.path)
-            body = json.dumps(document).encode()
+            status, body, headers = reply(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_PUT = do_POST = _reply
+        do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _reply
 
         def log_message(self, *_: object) -> None:
             """Nothing on standard error."""
@@ -44,7 +59,7 @@ def served(answer: Callable[[str, str], tuple[int, Any]], address: str = "127.0.
     server = Server((address, 0), Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
-        yield server.server_port
+        yield server
     finally:
         server.shutdown()
         server.server_close()

@@ -35,6 +35,7 @@ from airflow_eos_provider.errors import (
     NotKafkaConnectError,
     UnreachableError,
 )
+from tests.http_server import Reply, http_server
 
 ROOT = {"version": "4.3.1", "commit": "abc", "kafka_cluster_id": "xyz"}
 REBALANCE = {
@@ -62,43 +63,13 @@ CANARY = "canary-7f3a"
 
 
 class Worker:
-    """An HTTP server with answers in stock: by method and path, the last one for ever."""
+    """Answers in stock: by method and path, the last one for ever."""
+
+    server: ThreadingHTTPServer
 
     def __init__(self) -> None:
         self.answers: dict[tuple[str, str], list[tuple[int, Any, dict[str, str]]]] = {}
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
-        worker = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def handle_one_request(self) -> None:
-                self.raw_requestline = self.rfile.readline(65537)
-                if not self.raw_requestline or not self.parse_request():
-                    self.close_connection = True
-                    return
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                sent = json.loads(body) if body else None
-                worker.requests.append((self.command, self.path, dict(self.headers), sent))
-                stock = worker.answers.get((self.command, self.path))
-                status, document, headers = (404, {"error_code": 404, "message": "HTTP 404 Not Found"}, {})
-                if stock:
-                    status, document, headers = stock.pop(0) if len(stock) > 1 else stock[0]
-                data = document if isinstance(document, bytes) else json.dumps(document).encode()
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(0 if status == 204 else len(data)))
-                self.end_headers()
-                if status != 204:
-                    self.wfile.write(data)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     @property
     def url(self) -> str:
@@ -107,15 +78,22 @@ class Worker:
     def says(self, method: str, path: str, *answers: tuple[int, Any] | tuple[int, Any, dict[str, str]]) -> None:
         self.answers[method, path] = [(a[0], a[1], a[2] if len(a) == 3 else {}) for a in answers]
 
+    def reply(self, asked: BaseHTTPRequestHandler, body: bytes) -> Reply:
+        self.requests.append((asked.command, asked.path, dict(asked.headers), json.loads(body) if body else None))
+        stock = self.answers.get((asked.command, asked.path))
+        status, document, headers = (404, {"error_code": 404, "message": "HTTP 404 Not Found"}, {})
+        if stock:
+            status, document, headers = stock.pop(0) if len(stock) > 1 else stock[0]
+        if status == 204:
+            return status, b"", headers
+        return status, document if isinstance(document, bytes) else json.dumps(document).encode(), headers
+
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    server = Worker()
-    server.thread.start()
-    yield server
-    server.server.shutdown()
-    server.server.server_close()
-    server.thread.join(5)
+    worker = Worker()
+    with http_server(worker.reply) as worker.server:
+        yield worker
 
 
 #: For so long a request is repeated, seconds, where nothing else is said; a call that ends sooner did not wait for it.
@@ -258,73 +236,78 @@ class TestAnswers:
         assert (method, path, body) == sent
 
 
+DONE = (204, None)
+LATER = (409, REBALANCE)
+TAKEN = (409, {"error_code": 409, "message": "Connector a already exists"})
+TIMED_OUT = (500, {"error_code": 500, "message": "Request timed out"})
+
+#: What is asked, the answers, and how the last one ends it: None where it is good, else words of the error.
+ATTEMPTS: dict[str, tuple[Callable[[ConnectRest], object], str, list[tuple[int, Any]], str | None]] = {
+    "a rebalance": (lambda r: r.stop("a"), "PUT /connectors/a/stop", [LATER, LATER, DONE], None),
+    "a read before a rebalance": (
+        lambda r: r.connector_config("a"),
+        "GET /connectors/a/config",
+        [(500, REBALANCE_FIRST), LATER, (200, {"name": "a"})],
+        None,
+    ),
+    "a leader that was fenced": (
+        lambda r: r.delete("a"),
+        "DELETE /connectors/a",
+        [(500, LEADER_WAS_FENCED), (500, LEADER_HAS_NO_RIGHT_YET), DONE],
+        None,
+    ),
+    "a leader that was killed": (
+        lambda r: r.stop("a"),
+        "PUT /connectors/a/stop",
+        [(500, LEADER_IS_GONE), LATER, DONE],
+        None,
+    ),
+    "what the dead leader may have done": (
+        lambda r: r.create("a", {}),
+        "POST /connectors",
+        [(500, LEADER_IS_GONE)],
+        "forward",
+    ),
+    "a name that is taken": (lambda r: r.create("a", {}), "POST /connectors", [TAKEN], "already exists"),
+    "another error": (ConnectRest.connectors, "GET /connectors", [TIMED_OUT], "500: Request timed out"),
+}
+
+
 class TestRetries:
-    def test_a_rebalance_is_waited_out(self, worker: Worker, rest: ConnectRest) -> None:
-        worker.says("PUT", "/connectors/a/stop", (409, REBALANCE), (409, REBALANCE), (204, None))
-        rest.stop("a")
-        assert len(worker.requests) == 3
-
-    def test_a_read_that_connect_answers_with_500_before_a_rebalance_is_waited_out(
-        self, worker: Worker, rest: ConnectRest
+    @pytest.mark.parametrize(("ask", "address", "answers", "error"), ATTEMPTS.values(), ids=ATTEMPTS)
+    def test_only_what_another_time_answers_otherwise_and_bears_it_is_repeated(
+        self,
+        worker: Worker,
+        rest: ConnectRest,
+        ask: Callable[[ConnectRest], object],
+        address: str,
+        answers: list[tuple[int, Any]],
+        error: str | None,
     ) -> None:
-        worker.says("GET", "/connectors/a/config", (500, REBALANCE_FIRST), (409, REBALANCE), (200, {"name": "a"}))
-        assert rest.connector_config("a") == {"name": "a"}
-        assert len(worker.requests) == 3
+        worker.says(*address.split(" "), *answers)
+        with pytest.raises(ConnectRestError, match=error) if error else contextlib.nullcontext():
+            ask(rest)
+        assert len(worker.requests) == len(answers)
 
-    def test_a_leader_that_was_fenced_claims_its_right_anew_and_hears_the_request_again(
-        self, worker: Worker, rest: ConnectRest
+    @pytest.mark.parametrize(
+        ("retry_seconds", "answer", "words"),
+        [
+            (1.0, LATER, "rebalance"),
+            (0.0, LATER, "group is stable"),
+            (0.0, (500, LEADER_WAS_FENCED), "connect-cluster-<group>"),
+        ],
+    )
+    def test_an_answer_that_does_not_change_becomes_an_error_in_time(
+        self, worker: Worker, retry_seconds: float, answer: tuple[int, Any], words: str
     ) -> None:
-        worker.says("DELETE", "/connectors/a", (500, LEADER_WAS_FENCED), (500, LEADER_HAS_NO_RIGHT_YET), (204, None))
-        rest.delete("a")
-        assert len(worker.requests) == 3
-
-    def test_a_leader_that_never_may_write_is_named_with_what_it_may_lack(self, worker: Worker) -> None:
-        worker.says("DELETE", "/connectors/a", (500, LEADER_WAS_FENCED))
-        with ConnectRest(worker.url, retry_seconds=0) as rest, pytest.raises(ConnectRestError) as caught:
-            rest.delete("a")
-        assert "connect-cluster-<group>" in caught.value.remedy
-
-    def test_a_rebalance_without_end_becomes_an_error_in_time(self, worker: Worker) -> None:
-        worker.says("PUT", "/connectors/a/stop", (409, REBALANCE))
+        worker.says("PUT", "/connectors/a/stop", answer)
         started = time.monotonic()
-        with (
-            ConnectRest(worker.url, retry_seconds=1.0) as rest,
-            pytest.raises(ConnectRestError, match="rebalance") as caught,
-        ):
+        with ConnectRest(worker.url, retry_seconds=retry_seconds) as rest, pytest.raises(ConnectRestError) as caught:
             rest.stop("a")
-        assert caught.value.status == 409
+        assert words in f"{caught.value} {caught.value.remedy}"
+        assert caught.value.status == answer[0]
         assert time.monotonic() - started < RETRY_SECONDS
-
-    def test_a_name_that_is_taken_is_not_a_rebalance(self, worker: Worker, rest: ConnectRest) -> None:
-        worker.says("POST", "/connectors", (409, {"error_code": 409, "message": "Connector a already exists"}))
-        with pytest.raises(ConnectRestError, match="already exists"):
-            rest.create("a", {})
-        assert len(worker.requests) == 1
-
-    def test_what_cannot_be_forwarded_to_a_leader_that_was_killed_waits_for_the_next_leader(
-        self, worker: Worker, rest: ConnectRest
-    ) -> None:
-        worker.says("PUT", "/connectors/a/stop", (500, LEADER_IS_GONE), (409, REBALANCE), (204, None))
-        rest.stop("a")
-        assert len(worker.requests) == 3
-
-    def test_what_the_dead_leader_may_have_done_is_not_done_twice(self, worker: Worker, rest: ConnectRest) -> None:
-        worker.says("POST", "/connectors", (500, LEADER_IS_GONE))
-        with pytest.raises(ConnectRestError, match="forward"):
-            rest.create("a", {})
-        assert len(worker.requests) == 1
-
-    def test_no_time_for_retries_means_one_attempt(self, worker: Worker) -> None:
-        worker.says("GET", "/connectors", (409, REBALANCE))
-        with ConnectRest(worker.url, retry_seconds=0) as rest, pytest.raises(ConnectRestError):
-            rest.connectors()
-        assert len(worker.requests) == 1
-
-    def test_another_error_is_not_repeated(self, worker: Worker, rest: ConnectRest) -> None:
-        worker.says("GET", "/connectors", (500, {"error_code": 500, "message": "Request timed out"}))
-        with pytest.raises(ConnectRestError, match="500: Request timed out"):
-            rest.connectors()
-        assert len(worker.requests) == 1
+        assert (len(worker.requests) == 1) is (retry_seconds == 0)
 
     def test_a_refused_connection_is_repeated_only_where_asked(self, worker: Worker) -> None:
         with socket.socket() as taken:
@@ -349,34 +332,26 @@ class TestRetries:
 
 class TestWhatIsNotConnect:
     @pytest.mark.parametrize(
-        "answer",
+        ("answer", "words"),
         [
-            (200, b"<html>hello</html>"),
-            (200, {}),
-            (200, []),
-            (200, {"version": "1"}),
-            (404, b"<html>"),
-            (404, {"message": "Not Found"}),
-            (405, b""),
-            (302, b"", {"Location": "http://127.0.0.1:1/elsewhere"}),
+            ((200, b"<html>hello</html>"), "not JSON"),
+            ((200, {}), "another form"),
+            ((200, []), "another form"),
+            ((200, {"version": "1"}), "another form"),
+            ((404, b"<html>"), "answered GET / with 404, which a Connect worker does only while it is starting"),
+            ((404, {"message": "Not Found"}), "only while it is starting"),
+            ((405, b""), "answered GET / with 405, which no Connect worker does"),
+            ((302, b"", {"Location": "http://127.0.0.1:1/elsewhere"}), "a redirect, which is not followed"),
         ],
-        ids=lambda answer: str(answer[:2]),
+        ids=str,
     )
-    def test_root_says_so(self, worker: Worker, rest: ConnectRest, answer: Any) -> None:
+    def test_root_says_so(self, worker: Worker, rest: ConnectRest, answer: Any, words: str) -> None:
         worker.says("GET", "/", answer)
-        with pytest.raises(NotKafkaConnectError, match="Expected: the REST API of a Kafka Connect worker"):
+        with pytest.raises(
+            NotKafkaConnectError, match=f"{words}(.|\n)*Expected: the REST API of a Kafka Connect worker"
+        ):
             rest.root()
-
-    @pytest.mark.parametrize(
-        ("status", "words"),
-        [(404, "which a Connect worker does only while it is starting"), (405, "which no Connect worker does")],
-    )
-    def test_an_answer_is_said_to_be_no_workers_only_where_that_is_true(
-        self, worker: Worker, rest: ConnectRest, status: int, words: str
-    ) -> None:
-        worker.says("GET", "/", (status, b""))
-        with pytest.raises(NotKafkaConnectError, match=f"answered GET / with {status}, {words}"):
-            rest.root()
+        assert [request[1] for request in worker.requests] == ["/"]
 
     @pytest.mark.parametrize("document", [b"<html>", {"a": 1}, ["a"], None, 7, {"a": {"status": {"tasks": [{}]}}}])
     def test_statuses_say_so(self, worker: Worker, rest: ConnectRest, document: Any) -> None:
@@ -384,26 +359,27 @@ class TestWhatIsNotConnect:
         with pytest.raises(NotKafkaConnectError):
             rest.statuses()
 
-    def test_redirects_are_not_followed(self, worker: Worker, rest: ConnectRest) -> None:
-        worker.says("GET", "/connectors", (307, b"", {"Location": "/elsewhere"}))
-        with pytest.raises(NotKafkaConnectError, match="redirect"):
-            rest.connectors()
-        assert [request[1] for request in worker.requests] == ["/connectors"]
 
-    def test_a_port_that_does_not_speak_http_is_named(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
+@contextlib.contextmanager
+def speaking(*sent: bytes) -> Iterator[str]:
+    """A port that takes one connection, sends so much after the request, the last for ever, and hangs up."""
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
 
-            def answer() -> None:
-                connection, _ = server.accept()
-                connection.recv(100)
-                connection.close()
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(1000)
+                for piece in sent:
+                    connection.sendall(piece)
+                while sent and not ended.wait(0.1):
+                    connection.sendall(sent[-1])
 
-            thread = threading.Thread(target=answer, daemon=True)
-            thread.start()
-            url = f"http://127.0.0.1:{server.getsockname()[1]}"
-            with ConnectRest(url) as rest, pytest.raises(UnreachableError, match="REST port"):
-                rest.root()
-            thread.join(5)
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        ended.set()
+        thread.join(5)
 
 
 class TestUnreachable:
@@ -414,43 +390,21 @@ class TestUnreachable:
         ):
             rest.root()
 
-    def test_a_worker_that_is_stuck_is_given_up(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            settings = RestSettings(timeout_seconds=0.5)
-            started = time.monotonic()
-            with (
-                ConnectRest(f"http://127.0.0.1:{server.getsockname()[1]}", settings) as rest,
-                pytest.raises(UnreachableError, match=r"within 0\.5 s"),
-            ):
+    @pytest.mark.parametrize(
+        ("sent", "seconds", "words"),
+        [
+            ([], 30.0, "REST port"),
+            ([b""], 0.5, r"within 0\.5 s"),
+            ([b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n", b" "], 3.0, "not answered completely"),
+        ],
+        ids=["it speaks no HTTP", "it is stuck", "it trickles"],
+    )
+    def test_a_port_that_gives_no_answer_is_given_up(self, sent: list[bytes], seconds: float, words: str) -> None:
+        started = time.monotonic()
+        with speaking(*sent) as url, ConnectRest(url, RestSettings(timeout_seconds=seconds)) as rest:
+            with pytest.raises(UnreachableError, match=words):
                 rest.root()
             assert time.monotonic() - started < RestSettings().timeout_seconds
-
-    def test_an_answer_that_trickles_is_given_up(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            ended = threading.Event()
-
-            def trickle() -> None:
-                connection, _ = server.accept()
-                with connection:
-                    connection.recv(1000)
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n")
-                    while not ended.wait(0.1):
-                        try:
-                            connection.sendall(b" ")
-                        except OSError:
-                            return
-
-            thread = threading.Thread(target=trickle, daemon=True)
-            thread.start()
-            started = time.monotonic()
-            with (
-                ConnectRest(f"http://127.0.0.1:{server.getsockname()[1]}", RestSettings(timeout_seconds=3.0)) as rest,
-                pytest.raises(UnreachableError, match="not answered completely"),
-            ):
-                rest.root()
-            assert time.monotonic() - started < RestSettings().timeout_seconds
-            ended.set()
-            thread.join(5)
 
     @pytest.mark.parametrize("url", ["", "8083", "ftp://h:1", "http://", "http://h:99999", f"http://u:{CANARY}@h:1"])
     def test_an_address_that_is_none_is_refused_without_showing_credentials(self, url: str) -> None:
@@ -589,17 +543,14 @@ class TestTls:
         worker.says("GET", "/", (200, ROOT))
         return worker.url.replace("http:", "https:")
 
-    def test_a_certificate_of_nobody_is_refused(self, secure: str) -> None:
+    def test_only_an_authority_that_was_named_is_trusted_unless_that_is_turned_off(
+        self, secure: str, certificate: Path
+    ) -> None:
         with ConnectRest(secure) as rest, pytest.raises(UnreachableError, match=r"not trusted(.|\n)*rest\.ca"):
             rest.root()
-
-    def test_the_authority_that_was_named_is_trusted(self, secure: str, certificate: Path) -> None:
-        with ConnectRest(secure, RestSettings(ca=certificate)) as rest:
-            assert rest.root().version == "4.3.1"
-
-    def test_verification_can_be_turned_off_by_hand(self, secure: str) -> None:
-        with ConnectRest(secure, RestSettings(verify=False)) as rest:
-            assert rest.root().version == "4.3.1"
+        for settings in (RestSettings(ca=certificate), RestSettings(verify=False)):
+            with ConnectRest(secure, settings) as rest:
+                assert rest.root().version == "4.3.1"
 
     @pytest.mark.parametrize("kind", [httpx.ReadError, httpx.WriteError])
     def test_a_tls_connection_that_is_cut_off_may_have_wanted_a_certificate(
@@ -625,21 +576,13 @@ class TestTls:
         ):
             pass
 
-    def test_an_encrypted_key_is_refused_without_asking_on_the_terminal(self, certificate: Path) -> None:
-        key = certificate.with_name("key.pem")
-        locked = certificate.with_name("locked.pem")
-        command = ["openssl", "pkey", "-in", str(key), "-aes256", "-passout", "pass:x1234", "-out", str(locked)]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
-        settings = RestSettings(client_certificate=certificate, client_key=locked)
-        with pytest.raises(ConfigurationError, match="passphrase"), ConnectRest("https://127.0.0.1:1", settings):
-            pass
-
-    def test_the_passphrase_of_a_key_opens_it(self, secure: str, worker: Worker, certificate: Path) -> None:
+    def test_the_passphrase_of_a_key_opens_it_and_nobody_asks_for_it_on_the_terminal(
+        self, secure: str, worker: Worker, certificate: Path
+    ) -> None:
         context = worker.server.socket.context
         context.load_verify_locations(certificate)
         context.verify_mode = ssl.CERT_REQUIRED
-        key = certificate.with_name("key.pem")
-        locked = certificate.with_name("locked.pem")
+        key, locked = certificate.with_name("key.pem"), certificate.with_name("locked.pem")
         command = ["openssl", "pkey", "-in", str(key), "-aes256", "-passout", "pass:x1234", "-out", str(locked)]
         subprocess.run(command, check=True, capture_output=True, timeout=60)
         shown = RestSettings(
@@ -655,3 +598,6 @@ class TestTls:
         assert "x1234" not in repr(shown)
         with ConnectRest(secure, replace(shown, client_certificate=None)) as rest, pytest.raises(EosError):
             rest.root()
+        unopened = replace(shown, client_key_password=None)
+        with pytest.raises(ConfigurationError, match="passphrase"), ConnectRest(secure, unopened):
+            pass

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.servers.airflow import COMPONENTS, _unhealthy
 from airflow_eos_provider.lab.servers.airflow_rest import AirflowRest
+from tests.http_server import served
 
 HEALTHY = {"status": "healthy"}
 ALL_HEALTHY = dict.fromkeys(("metadatabase", "scheduler", "triggerer", "dag_processor"), HEALTHY)
@@ -22,28 +20,11 @@ HEALTH, EXECUTION = "/api/v2/monitor/health", "/execution/health"
 @contextmanager
 def api_server(answers: dict[str, object]) -> Iterator[AirflowRest]:
     """A server with these documents by path, and 503 for all else; a real one passes through these states too fast."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = json.dumps(answers.get(self.path, {})).encode()
-            self.send_response(200 if self.path in answers else 503)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        with AirflowRest(f"http://127.0.0.1:{server.server_port}", "admin", "") as rest:
-            yield rest
-    finally:
-        server.shutdown()
-        thread.join(timeout=10)
-        server.server_close()
+    with (
+        served(lambda _, path: (200 if path in answers else 503, answers.get(path, {}))) as port,
+        AirflowRest(f"http://127.0.0.1:{port}", "admin", "") as rest,
+    ):
+        yield rest
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.lab.waiting import Starting, is_healthy, until, wait_until_ready
 from airflow_eos_provider.processes import spawn
+from tests.http_server import served
 
 
 @contextmanager
@@ -25,25 +24,13 @@ def worker(answers: Mapping[str, int], after_each: Callable[[], None] = lambda: 
     :param after_each: what happens while each request is answered.
     """
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(answers.get(self.path, 404))
-            after_each()
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def answer(_: str, path: str) -> tuple[int, None]:
+        status = answers.get(path, 404)
+        after_each()
+        return status, None
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join(timeout=10)
-        server.server_close()
+    with served(answer) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize(
