@@ -7,21 +7,16 @@ dated after the process's start belongs to it, since the same log has the earlie
 
 from __future__ import annotations
 
-import glob
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from itertools import chain
-from pathlib import Path
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.errors import ConfigurationError
 
-#: A log is read from its end in pieces of this many bytes.
-CHUNK_BYTES = 4 << 20
-
-#: No more than this many bytes of one log are looked through. The search ends earlier at lines older than the process.
+#: No more than this many bytes of one log are looked through.
 LIMIT_BYTES = 1 << 30
 
 #: How far the printed settings may reach beyond their head line, in bytes; they are about 6 KB.
@@ -35,9 +30,9 @@ _TOLERANCE_SECONDS = 0.1
 
 _NOT_SEARCHED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".pid")
 
-#: What ``grep -a -b -e … -e …`` is to look for in a log that cannot be read here: see :func:`mode_from_searched_logs`.
+#: What ``grep -a -b -e … -e …`` is to look for in a log: see :func:`mode_from_searched_logs`.
 #: Basic regular expressions without spaces; a dot is any character.
-SEARCHED = ("DistributedConfig.values:", f"{MODE_PROPERTY}.=.")
+SEARCHED = ("Config.values:", f"{MODE_PROPERTY}.=.")
 
 _HEAD = re.compile(rb"DistributedConfig values:")
 _OTHER_HEAD = re.compile(rb"[A-Za-z]Config values:")
@@ -59,32 +54,19 @@ class StartupLog:
 @dataclass(frozen=True, slots=True)
 class _Block:
     text: str | None
-    moments: tuple[float, ...]
-
-
-def mode_from_startup_log(log: Path, started_at: float, *, zone: tzinfo | None = None) -> StartupLog:
-    """The mode that the process started at ``started_at`` printed into its log.
-
-    Also looks into rotated logs beside it (``connect.log.2026-11-20-17``), since Kafka's own logging settings rotate
-    every hour. Compressed ones are left out.
-
-    :param started_at: the process's start, seconds since the epoch, true to some 10 ms.
-    :param zone: time zone of dates that name none; this machine's if not given.
-    """
-    try:
-        files = [log, *_rotated(log, started_at)]
-        return _judged(log.name, ((file.name, _last_blocks(file, started_at, zone)) for file in files), started_at)
-    except FileNotFoundError:
-        return StartupLog(None, f"there is no log {log}")
-    except OSError as error:
-        return StartupLog(None, f"the log {log} cannot be read ({error.strerror})")
+    moment: float | None
 
 
 def mode_from_searched_logs(
     logs: Iterable[tuple[str, bytes]], started_at: float, *, zone: tzinfo | None = None
 ) -> StartupLog:
-    """The mode that a process printed, from what was found in logs that cannot be read here.
+    """The mode that the process started at ``started_at`` printed, from what was found in its logs.
 
+    Kafka's own logging settings rotate a log every hour, so the rotated ones beside it count, too
+    (``connect.log.2026-11-20-17``).
+
+    :param started_at: the process's start, seconds since the epoch, true to some 10 ms.
+    :param zone: time zone of dates that name none; this machine's if not given.
     :param logs: the log's name and what ``grep -a -b`` found in it for :data:`SEARCHED`, then those of rotated logs,
         newest first; no more of them are taken than are needed.
     """
@@ -95,7 +77,7 @@ def mode_from_searched_logs(
 
 
 def _searched_blocks(found: bytes, zone: tzinfo | None) -> list[_Block]:
-    """The blocks of which ``grep`` has printed the head's line and the mode's, each behind its offset in the file."""
+    """The blocks of which ``grep`` has printed the heads' lines and the mode's, each behind its offset in the file."""
     kept: list[bytes] = []
     head_at = None
     for line in found.splitlines(keepends=True):
@@ -114,9 +96,9 @@ def _judged(log: str, files: Iterable[tuple[str, list[_Block]]], started_at: flo
     """What the blocks of a log and of the rotated ones beside it prove, newest first."""
     problem = f"the log {log} holds no start-up of this process (its settings are printed at INFO)"
     for file, blocks in files:
-        own = [b for b in blocks if any(_is_of_start(moment, started_at) for moment in b.moments)]
+        own = [block for block in blocks if _is_of_start(block.moment, started_at)]
         if own:
-            return _verdict(own, f"the log {file}", f"{file}, {_shown(own[-1].moments[0])}")
+            return _verdict(own, f"the log {file}", f"{file}, {_shown(own[-1].moment or 0.0)}")
         if blocks:
             problem = _why_not(blocks[-1], file, started_at)
     return StartupLog(None, problem)
@@ -144,56 +126,22 @@ def _verdict(blocks: list[_Block], file: str, where: str) -> StartupLog:
 
 
 def _why_not(block: _Block, file: str, started_at: float) -> str:
-    if not block.moments:
+    if block.moment is None:
         return f"the last start-up in {file} carries no date, so it is unknown which start it is of"
-    moment = block.moments[0]
-    when = "before" if moment < started_at else "long after"
+    when = "before" if block.moment < started_at else "long after"
     return (
-        f"the last start-up in {file} is of {_shown(moment)}, {when} this process started ({_shown(started_at)}); "
-        "perhaps its logging is set above INFO, or its dates are of another time zone"
+        f"the last start-up in {file} is of {_shown(block.moment)}, {when} this process started "
+        f"({_shown(started_at)}); perhaps its logging is set above INFO, or its dates are of another time zone"
     )
 
 
-def _is_of_start(moment: float, started_at: float) -> bool:
-    return started_at - _TOLERANCE_SECONDS <= moment <= started_at + STARTUP_SECONDS
+def _is_of_start(moment: float | None, started_at: float) -> bool:
+    return moment is not None and started_at - _TOLERANCE_SECONDS <= moment <= started_at + STARTUP_SECONDS
 
 
 def is_rotated(log: str, name: str) -> bool:
     """Whether a file beside a log is one that was rotated away, and can be searched as it is."""
     return name.startswith((f"{log}.", f"{log}-")) and not name.endswith(_NOT_SEARCHED)
-
-
-def _rotated(log: Path, started_at: float) -> list[Path]:
-    """Logs rotated away since the process started, newest first."""
-    candidates = []
-    for path in log.parent.glob(f"{glob.escape(log.name)}[.-]*"):
-        if not is_rotated(log.name, path.name) or not path.is_file():
-            continue
-        written_at = path.stat().st_mtime
-        if written_at >= started_at:
-            candidates.append((written_at, path))
-    return [path for _, path in sorted(candidates, reverse=True)]
-
-
-def _last_blocks(file: Path, started_at: float, zone: tzinfo | None) -> list[_Block]:
-    """The blocks in the last piece of the log that has any, in the order of the file."""
-    with file.open("rb") as stream:
-        end = stream.seek(0, 2)
-        limit = max(0, end - LIMIT_BYTES)
-        position = end
-        while position > limit:
-            start = max(limit, position - CHUNK_BYTES)
-            before = min(start, 4096)  # the head's line may begin in the piece before
-            stream.seek(start - before)
-            chunk = stream.read(before + position - start + _BLOCK_BYTES)
-            heads = [m for m in _HEAD.finditer(chunk, before) if m.start() < before + position - start]
-            if heads:
-                return [_block(chunk, head, zone) for head in heads]
-            oldest = next(_moments(chunk[:_BLOCK_BYTES], zone), None)
-            if oldest is not None and oldest < started_at - 60.0:
-                return []
-            position = start
-    return []
 
 
 def _block(chunk: bytes, head: re.Match[bytes], zone: tzinfo | None) -> _Block:
@@ -205,27 +153,20 @@ def _block(chunk: bytes, head: re.Match[bytes], zone: tzinfo | None) -> _Block:
     line = chunk[line_start : line_end if line_end >= 0 else len(chunk)]
     text = setting[1].decode("ascii") if setting else None
     dated = _DATE.search(line)
-    return _Block(text, _readings(dated, zone) if dated else ())
+    return _Block(text, _moment(dated, zone) if dated else None)
 
 
-def _moments(text: bytes, zone: tzinfo | None) -> Iterator[float]:
-    for match in _DATE.finditer(text):
-        yield from _readings(match, zone)[:1]
-
-
-def _readings(match: re.Match[bytes], zone: tzinfo | None) -> tuple[float, ...]:
-    """The moments that a date may mean: two in the hour that a zone has twice a year."""
+def _moment(match: re.Match[bytes], zone: tzinfo | None) -> float | None:
     date, clock, fraction, offset = (group.decode("ascii") if group else "" for group in match.groups())
     try:
         moment = datetime.fromisoformat(f"{date} {clock}").replace(microsecond=int(fraction.ljust(6, "0") or 0))
     except ValueError:
-        return ()
+        return None
     if offset == "Z":
-        return (moment.replace(tzinfo=UTC).timestamp(),)
+        return moment.replace(tzinfo=UTC).timestamp()
     if offset:
-        return (datetime.fromisoformat(f"{moment.isoformat()}{offset[:3]}:{offset[-2:]}").timestamp(),)
-    readings = {moment.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1)}
-    return tuple(sorted(readings))
+        return datetime.fromisoformat(f"{moment.isoformat()}{offset[:3]}:{offset[-2:]}").timestamp()
+    return moment.replace(tzinfo=zone).timestamp()
 
 
 def _shown(moment: float) -> str:

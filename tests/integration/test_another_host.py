@@ -14,7 +14,7 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -23,13 +23,14 @@ from airflow_eos_provider.connect.cluster.description import ConnectCluster, Wor
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import Declared, Running, declare
 from airflow_eos_provider.connect.properties import parse, remove_property, set_property
-from airflow_eos_provider.connect.startup_log import mode_from_startup_log
 from airflow_eos_provider.errors import GateFailedError, PlanMovedError
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.waiting import is_healthy, wait_for_group
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, RestartRequest, StartToken, WorkerStartError
+from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
+from airflow_eos_provider.rollout.hosts.machine.worker_log import startup_mode
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests.integration import supervisor as program
 from tests.waiting import until
@@ -94,7 +95,8 @@ class SupervisedHost:
     def observe(self) -> HostFacts:
         seen, data = self.supervisor.state(self.worker_id), self.supervisor.template()
         properties = parse(data)
-        startup = mode_from_startup_log(Path(seen["log"]), seen["started_at"])
+        log = PurePosixPath(seen["log"])
+        startup = startup_mode(ThisMachine(), log, seen["started_at"], zone=None, sudo=False)
         run = f"run {seen['run']}" if seen["is_running"] else ""
         return HostFacts(
             worker_id=self.worker_id,

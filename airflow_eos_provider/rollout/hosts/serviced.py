@@ -19,7 +19,7 @@ from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.mode import MODE_PROPERTY
 from airflow_eos_provider.connect.mode_evidence import Declared, Running, declare
 from airflow_eos_provider.connect.properties import followed, read, references
-from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog, mode_from_startup_log
+from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog
 from airflow_eos_provider.connect.topics.internal_topics import SHARED
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.redaction import remember
@@ -34,7 +34,7 @@ from airflow_eos_provider.rollout.hosts.host import (
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.processes import Process
 from airflow_eos_provider.rollout.hosts.machine.properties_file import FileContent, PropertiesFile
-from airflow_eos_provider.rollout.hosts.machine.worker_log import startup_mode, zone_at, zone_named
+from airflow_eos_provider.rollout.hosts.machine.worker_log import startup_mode, zone_at
 from airflow_eos_provider.rollout.hosts.ownership import own_address
 from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts
 from airflow_eos_provider.rollout.hosts.service.started import StartedService
@@ -199,10 +199,8 @@ class ServicedHost:
         return found
 
     def _search_log(self, log: Path, started_at: float, zone_variable: str) -> StartupLog:
-        sudo = self._worker.uses_sudo_for("log")
-        if not self._machine.name and not sudo:
-            return mode_from_startup_log(log, started_at, zone=zone_named(zone_variable))
         zone = zone_at(self._machine, started_at, variable=zone_variable)
+        sudo = self._worker.uses_sudo_for("log")
         return startup_mode(self._machine, PurePosixPath(log), started_at, zone=zone, sudo=sudo)
 
     def _unseen(self, why: str, remedy: str) -> HostFacts:

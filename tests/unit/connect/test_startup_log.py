@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-import os
-from datetime import UTC, datetime, timedelta
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from airflow_eos_provider.connect import startup_log
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.startup_log import mode_from_startup_log
+from airflow_eos_provider.connect.startup_log import SEARCHED, StartupLog, mode_from_searched_logs
 
 START = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 STARTED_AT = START.timestamp()
@@ -30,10 +30,13 @@ def block(at: datetime, mode: str | None, *, dated: bool = True) -> str:
     )
 
 
-def read(tmp_path: Path, *parts: str, started_at: float = STARTED_AT) -> startup_log.StartupLog:
+def read(tmp_path: Path, *parts: str, zone: tzinfo = UTC) -> StartupLog:
+    """What the lines prove that are found in a log of these parts."""
     log = tmp_path / "connect.log"
     log.write_text("".join(parts))
-    return mode_from_startup_log(log, started_at, zone=UTC)
+    words = [word for pattern in SEARCHED for word in ("-e", pattern)]
+    found = subprocess.run(["grep", "-a", "-b", *words, str(log)], capture_output=True, timeout=60, check=False)
+    return mode_from_searched_logs([(log.name, found.stdout)], STARTED_AT, zone=zone)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -83,58 +86,19 @@ def test_dates_of_other_layouts_are_read(tmp_path: Path, head: str) -> None:
 
 
 def test_dates_without_zone_are_of_the_workers_own_zone(tmp_path: Path) -> None:
-    log = tmp_path / "connect.log"
-    log.write_text(block(START.astimezone(ZoneInfo("Asia/Tokyo")) + timedelta(seconds=2), "enabled"))
-    assert mode_from_startup_log(log, STARTED_AT, zone=ZoneInfo("Asia/Tokyo")).mode is Mode.ENABLED
-    assert mode_from_startup_log(log, STARTED_AT, zone=UTC).mode is None
+    tokyo = ZoneInfo("Asia/Tokyo")
+    printed = block(START.astimezone(tokyo) + timedelta(seconds=2), "enabled")
+    assert read(tmp_path, printed, zone=tokyo).mode is Mode.ENABLED
+    assert read(tmp_path, printed).mode is None
 
 
-def test_the_hour_that_comes_twice_is_read_both_ways(tmp_path: Path) -> None:
-    zone = ZoneInfo("Europe/Berlin")
-    for start in (datetime(2026, 10, 25, 0, 30, tzinfo=UTC), datetime(2026, 10, 25, 1, 30, tzinfo=UTC)):
-        log = tmp_path / "connect.log"
-        log.write_text(block(start.astimezone(zone) + timedelta(seconds=2), "enabled"))
-        assert mode_from_startup_log(log, start.timestamp(), zone=zone).mode is Mode.ENABLED
+def test_of_a_log_and_the_rotated_ones_no_more_are_taken_than_are_needed() -> None:
+    def logs() -> Iterator[tuple[str, bytes]]:
+        head = "DistributedConfig values: "
+        yield "connect.log", f"0:{line(START - timedelta(hours=1), head)}".encode()
+        setting = b"90:\texactly.once.source.support = preparing\n"
+        yield "connect.log.2026-11-20-12", f"0:{line(AT, head)}".encode() + setting
+        raise AssertionError
 
-
-def test_a_rotated_log_is_read_if_it_was_written_since_the_start(tmp_path: Path) -> None:
-    rotated, older = tmp_path / "connect.log.2026-11-20-12", tmp_path / "connect.log.2026-11-20-11"
-    rotated.write_text(block(START + timedelta(seconds=2), "preparing"))
-    older.write_text(block(START - timedelta(hours=1), "disabled"))
-    os.utime(rotated, (STARTED_AT + 10, STARTED_AT + 10))
-    os.utime(older, (STARTED_AT - 3000, STARTED_AT - 3000))
-    found = read(tmp_path, line(START + timedelta(hours=1), "later"))
-    assert found.mode is Mode.PREPARING
-    assert rotated.name in found.detail
-
-
-@pytest.mark.parametrize("chunk", [64, 100, 1000, 4096])
-def test_a_block_on_the_edge_of_two_pieces_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
-) -> None:
-    monkeypatch.setattr(startup_log, "CHUNK_BYTES", chunk)
-    later = "".join(line(START + timedelta(seconds=3 + n), f"line {n}") for n in range(100))
-    for shift in range(0, 130, 7):
-        found = read(tmp_path, "x" * shift + "\n", block(START + timedelta(seconds=2), "preparing"), later)
-        assert found.mode is Mode.PREPARING, shift
-
-
-def test_a_big_log_is_read_from_its_end_and_no_further_than_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = tmp_path / "connect.log"
-    with log.open("wb") as stream:
-        stream.write(block(START + timedelta(seconds=2), "disabled").encode())  # out of place: must not be reached
-        stream.write(b"".join(line(START - timedelta(days=1), "old").encode() for _ in range(3000)))
-        stream.seek(3 << 30)  # a hole of 3 GiB
-        stream.write(line(START - timedelta(hours=1), "older than the process").encode() * 3000)
-        stream.write(line(START + timedelta(seconds=5), "newest").encode())
-    monkeypatch.setattr(startup_log, "CHUNK_BYTES", 64 << 10)
-    before = os.times()
-    assert mode_from_startup_log(log, STARTED_AT, zone=UTC).mode is None
-    after = os.times()
-    assert after.user + after.system - before.user - before.system < 1.0
-
-
-def test_a_missing_log_is_named(tmp_path: Path) -> None:
-    assert "there is no log" in mode_from_startup_log(tmp_path / "no.log", STARTED_AT).detail
+    found = mode_from_searched_logs(logs(), STARTED_AT, zone=UTC)
+    assert (found.mode, "connect.log.2026-11-20-12" in found.detail) == (Mode.PREPARING, True)

@@ -1,4 +1,4 @@
-"""A worker's log file on a machine: searched there, so that only matching lines cross the network."""
+"""A worker's log file on its machine: searched there, so that only matching lines cross the network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import timedelta, timezone, tzinfo
 from pathlib import PurePosixPath
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from airflow_eos_provider.connect.startup_log import (
     LIMIT_BYTES,
@@ -202,14 +201,6 @@ def zone_at(machine: Machine, moment: float, *, variable: str = "") -> tzinfo | 
         return None
     offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
     return timezone(-offset if found[1] == "-" else offset)
-
-
-def zone_named(variable: str) -> tzinfo | None:
-    """The time zone that ``TZ`` names; None for this machine's, also where none has that name."""
-    try:
-        return ZoneInfo(variable.removeprefix(":")) if variable else None
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return None
 
 
 def shown_lines(text: str, *, lines: int = 15, secrets: Iterable[str] = ()) -> str:
