@@ -44,8 +44,8 @@ _TRUST = frozenset({"https.ca.location", "ssl.ca.location", "ssl.crl.location", 
 #: Properties by which librdkafka loads a library or runs a command of the user's choice.
 _COMMANDS_OF_CLIENT = frozenset({"plugin.library.paths", "ssl.engine.location", "sasl.kerberos.kinit.cmd"})
 
-#: All that an entry of a worker may say where the rest is not allowed: where it answers, and what kind of host it has.
-_HARMLESS = frozenset({"url", "host"})
+#: All that an entry of a worker may say where the rest is not allowed: where it answers.
+_HARMLESS = frozenset({"url"})
 
 
 def shown_in_clear(extra: Mapping[str, Any], *, also_hidden: str = "") -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def lab(lab_factory: Callable[..., Lab], named: NamedListener) -> Lab:
     assert producer.flush(180) == 0
     file = lab.data_dir / "worker.properties"
     file.write_text("\n".join(f"{name}={value}" for name, value in _worker(lab, named).items()), encoding="utf-8")
-    worker = {"url": "http://127.0.0.1:1", "host": "process", "config": str(file)}
+    worker = {"url": "http://127.0.0.1:1", "config": str(file)}
     cluster = {"bootstrap_servers": lab.bootstrap_servers, "group_id": lab.group_id, "workers": [worker]}
     lab.cluster_file.write_text(json.dumps(cluster), encoding="utf-8")
     return lab
@@ -555,7 +555,7 @@ def test_of_a_worker_whose_file_cannot_be_read_the_rights_of_enabled_are_kept(
     lab: Lab, session: ConnectSession, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]
 ) -> None:
     whole = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
-    other = {"url": "http://127.0.0.1:2", "host": "process", "config": str(tmp_path / "not-there.properties")}
+    other = {"url": "http://127.0.0.1:2", "config": str(tmp_path / "not-there.properties")}
     both = tmp_path / "both.yaml"
     both.write_text(json.dumps({**whole, "workers": [*whole["workers"], other]}), encoding="utf-8")
     needed = Acl(f"User:{PRODUCER}", Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{lab.group_id}-{ORDERS}-0")

@@ -64,10 +64,7 @@ _LONGEST_CONNECT_SECONDS = 600.0
 
 #: What defaults may say for every worker that does not say it itself.
 DEFAULT_KEYS = frozenset({"machine", "service", "config", "log"})
-_KEYS = DEFAULT_KEYS | {"url", "host", *START_KEYS}
-
-#: The only value of ``host``, which older descriptions have: a process that nobody else owns.
-_PROCESS = "process"
+_KEYS = DEFAULT_KEYS | {"url", *START_KEYS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,24 +154,15 @@ def _address(entry: Mapping[str, Any], where: str) -> tuple[str, SplitResult]:
 
 
 def _flat_start(entry: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """The keys of a start command that stand in the entry itself, as in older descriptions."""
+    """The keys of a start command that are in the entry itself."""
     flat = {key: entry[key] for key in START_KEYS if entry.get(key) not in (None, [], {}, "")}
-    host = text_of(entry, "host")
-    if host and host != _PROCESS:
+    if flat and entry.get("service") is not None:
         raise ConfigurationError(
-            f"{where}host is {host!r}.",
-            expected="'process', or no such key: 'machine' says where the worker runs, 'service' who owns its process",
-        )
-    service = entry.get("service")
-    is_start = isinstance(service, Mapping) and "start" in service
-    beside = [*flat, *(["host"] if host and not is_start else [])]
-    if service is not None and beside:
-        raise ConfigurationError(
-            f"{where.removesuffix('.')} says service and also {', '.join(beside)}.",
+            f"{where.removesuffix('.')} says service and also {', '.join(flat)}.",
             expected="one of the two",
             remedy="A start command goes into service: {start: […], pid_file: …, cwd: …, env: {…}}.",
         )
-    return flat or ({"start": None} if host and service is None else {})
+    return flat
 
 
 def _log(said: Mapping[str, Any], where: str) -> tuple[Any, bool]:

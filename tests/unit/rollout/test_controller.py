@@ -49,7 +49,7 @@ class Remembered:
 def described(tmp_path: Path) -> ConnectCluster:
     file = tmp_path / "eos.yaml"
     file.write_text(
-        "bootstrap_servers: 127.0.0.1:1\ngroup_id: lab\nworkers:\n  - {url: 'http://127.0.0.1:2', host: process}\n",
+        "bootstrap_servers: 127.0.0.1:1\ngroup_id: lab\nworkers:\n  - {url: 'http://127.0.0.1:2'}\n",
         encoding="utf-8",
     )
     return ConnectCluster.from_file(file)

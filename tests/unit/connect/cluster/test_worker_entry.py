@@ -114,9 +114,9 @@ def test_a_worker_may_be_on_this_machine_in_spite_of_the_defaults(tmp_path: Path
     assert worker({"machine": {"ssh": False}}, machine="connect-7").machine == MachineDescription("connect-7")
 
 
-def test_the_old_form_and_a_service_with_a_start_command_mean_the_same() -> None:
+def test_a_start_command_in_the_entry_and_in_a_service_mean_the_same() -> None:
     start = {"start": ["java", 1, True], "pid_file": "w.pid", "cwd": "/opt", "env": {"A": 1, "B": None, "C": False}}
-    old = worker(host="process", config="w.properties", log="w.log", **start)
+    old = worker(config="w.properties", log="w.log", **start)
     assert old == worker(service=start, config="w.properties", log="w.log")
     assert (old.start, old.pid_file, old.cwd, old.service) == (
         ("java", "1", "true"),
@@ -126,7 +126,6 @@ def test_the_old_form_and_a_service_with_a_start_command_mean_the_same() -> None
     )
     assert old.env == {"A": "1", "B": "", "C": "false"}
     assert worker({"service": {"systemd": "kc"}}, start=["java"]).service is None
-    assert worker({"service": {"systemd": "kc"}}, host="process").service is None
     assert worker({"service": {"start": ["java"]}}).start == ("java",)
     assert worker({"service": {"start": ["java"]}}, service={"systemd": "kc"}).start == ()
 
@@ -206,8 +205,7 @@ def test_what_is_no_name_of_a_service_unit_is_refused(name: Any) -> None:
         ({"service": {"start": [" "]}}, "workers[1].service.start begins with ' '"),
         ({"service": {"start": ["a"]}, "pid_file": "p"}, "workers[1] says service and also pid_file"),
         ({"service": {"systemd": "a"}, "start": ["b"]}, "workers[1] says service and also start"),
-        ({"service": {"systemd": "a"}, "host": "process"}, "workers[1] says service and also host"),
-        ({"host": "systemd"}, "workers[1].host is 'systemd'"),
+        ({"host": "process"}, "Unknown key host in workers[1]"),
         ({"start": "java -jar"}, "workers[1].start is not a list of words"),
         ({"start": [["a"]]}, "workers[1].start is not a list of words"),
         ({"start": ["a", "b\0"]}, "workers[1].start has a word with a line end"),
@@ -316,7 +314,7 @@ VALUES: tuple[Any, ...] = (
     {"systemd": "a"}, {"command": {"restart": ["a"], "status": ["b"]}}, {1: 2}, {None: None}, Path("/x"), object(),
 )  # fmt: skip
 KEYS: tuple[Any, ...] = (
-    "url", "host", "machine", "service", "config", "log", "start", "pid_file", "cwd", "env", "kubernetes", "ssh",
+    "url", "machine", "service", "config", "log", "start", "pid_file", "cwd", "env", "kubernetes", "ssh",
     "user", "port", "sudo", "key_file", "ssh_config", "known_hosts", "connect_seconds", "conn_id", "systemd",
     "command", "restart", "status", "A", 7, None,
 )  # fmt: skip
@@ -336,8 +334,8 @@ def test_any_mapping_is_a_description_or_refused_as_one(seed: int) -> None:
     chance = random.Random(seed)
     described = 0
     for _ in range(1500):
-        entry = {"url": URL, **{key: anything(chance) for key in chance.sample(KEYS[1:10], chance.randrange(4))}}
-        defaults = {key: anything(chance) for key in chance.sample(KEYS[2:6], chance.randrange(3))}
+        entry = {"url": URL, **{key: anything(chance) for key in chance.sample(KEYS[1:9], chance.randrange(4))}}
+        defaults = {key: anything(chance) for key in chance.sample(KEYS[1:5], chance.randrange(3))}
         top = {"workers": [entry] if chance.random() < 0.95 else anything(chance), "defaults": defaults}
         if chance.random() < 0.1:
             top[chance.choice(("bootstrap_servers", "client", "rest", "group_id", "other_kafka"))] = anything(chance)
