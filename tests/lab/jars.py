@@ -75,10 +75,15 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
-MODULES: Mapping[str, tuple[str, ...]] = {**ROOTS, **PLUGINS, **CLUSTERS, **SOURCES}
+#: Old consumers with their tools. 2.1 is the oldest client that Kafka 4 lets in (KIP-896).
+CONSUMERS: Mapping[str, tuple[str, ...]] = {
+    "kafka-2.1.0": ("org.apache.kafka:kafka_2.12:2.1.0", "org.slf4j:slf4j-reload4j:1.7.36"),
+}
+
+MODULES: Mapping[str, tuple[str, ...]] = {**ROOTS, **PLUGINS, **CLUSTERS, **SOURCES, **CONSUMERS}
 
 #: What brings along all that it needs.
-_WHOLE = {**ROOTS, **PLUGINS}
+_WHOLE = {**ROOTS, **PLUGINS, **CONSUMERS}
 
 #: A worker gives these to its plugins, whatever they bring along.
 _OF_THE_WORKER = ("org.apache.kafka", "org.slf4j")
