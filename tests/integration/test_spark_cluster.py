@@ -10,6 +10,7 @@ import time
 import venv
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pyarrow
 import pytest
 
 from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.lab.lab import Lab
@@ -222,7 +224,10 @@ def test_the_doctor_says_of_each_executor_what_it_lacks(
 
 
 def test_executors_need_numpy_and_pyarrow_alone(lab: Lab, master: str, tmp_path: Path) -> None:
-    """A write on a bare Python is refused in words; once these two are there, it succeeds."""
+    """A write on a bare Python is refused in words; once these two are there, it succeeds.
+
+    With this package's daemon it does not: Spark starts that before it fetches what the driver ships.
+    """
     venv.create(tmp_path / "bare", symlinks=True)
     target = Target.make(lab, "cluster-tests", 1)
     (tmp_path / "marks").mkdir()
@@ -241,5 +246,12 @@ def test_executors_need_numpy_and_pyarrow_alone(lab: Lab, master: str, tmp_path:
     (packages,) = (tmp_path / "bare" / "lib").glob("python3*/site-packages")
     for name in ("numpy", "numpy.libs", "pyarrow"):
         (packages / name).symlink_to(Path(pyarrow.__file__).parents[1] / name)
+    with_daemon = replace(spec, spark={**spark, DAEMON_PROPERTY: DAEMON_MODULE})
+    document, _ = _outcome(with_daemon, tmp_path)
+
+    assert (document["type"], document["exit_code"]) == ("ConfigurationError", 2), document
+    assert "An executor's Python lacks the module 'airflow_eos_provider'." in document["message"]
+    assert "leave spark.python.daemon.module out" in document["message"]
+    assert target.values() == []
     assert _run(spec, tmp_path)["records"] == 1
     target.require_exactly_once([b'{"line":1}'])
