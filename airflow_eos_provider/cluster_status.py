@@ -45,7 +45,7 @@ def _hanging(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
         return
     try:
         with session_of(kafka) as session:
-            look = find_hanging(session.settings, places, Topics(session).partitions().get(STATE_TOPIC, 0))
+            look = find_hanging(session, places, Topics(session).partitions().get(STATE_TOPIC, 0))
     except EosError as error:
         topics = ", ".join(sorted({topic for topic, _ in places}))
         found = f"eos cannot tell whether the open transactions in {topics} are alive: {error.found}"

@@ -30,7 +30,7 @@ def require_principal(text: str, what: str) -> None:
 
 
 class Operation(StrEnum):
-    """What a client does, by the names of ``kafka-acls``."""
+    """What a client does, by the names of ``kafka-acls`` and in the order of Kafka's numbers."""
 
     ALL = "All"
     READ = "Read"
@@ -60,7 +60,7 @@ _IMPLYING: dict[Operation, Collection[Operation]] = {
 
 
 class Resource(StrEnum):
-    """What it is done to, by the names of Kafka's documents."""
+    """What it is done to, by the names of Kafka's documents and in the order of its numbers."""
 
     TOPIC = "Topic"
     GROUP = "Group"
@@ -69,7 +69,7 @@ class Resource(StrEnum):
 
 
 class Pattern(StrEnum):
-    """How an ACL's resource is named."""
+    """How an ACL's resource is named, in the order of Kafka's numbers."""
 
     LITERAL = "literal"
     PREFIXED = "prefixed"

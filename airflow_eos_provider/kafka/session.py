@@ -61,7 +61,7 @@ class Session:
 
     def admin(self) -> AbstractContextManager[Admin]:
         """An admin client."""
-        return self.lent("admin", partial(_admin, self.settings), lambda admin: admin.close()).lend()
+        return self.transactions()
 
     def cluster_id(self) -> str:
         """The id of the Kafka cluster."""
@@ -72,7 +72,7 @@ class Session:
     def consumer(self, **properties: object) -> Iterator[AssignedConsumer]:
         """A consumer for ``assign``, without an assignment.
 
-        :param properties: as in :func:`quiet_consumer`.
+        :param properties: librdkafka's, with underscores for dots.
         """
 
         key = ("consumer", *sorted(properties.items()))
@@ -83,10 +83,9 @@ class Session:
             consumer.client.unassign()
 
     def transactions(self) -> AbstractContextManager[TransactionsClient]:
-        """A client for questions about transactions. Errors as in :class:`TransactionsClient`."""
-
+        """The same, for questions about transactions. Errors as in :class:`TransactionsClient`."""
         make = partial(_transactions_client, self.settings, self._answer_seconds)
-        return self.lent("transactions", make, lambda client: client.__exit__(None, None, None)).lend()
+        return self.lent("admin", make, lambda client: client.close()).lend()
 
     def lent(self, key: object, make: Callable[[], T], close: Callable[[T], object]) -> Lent[T]:
         """The kept clients of one kind.
@@ -132,13 +131,6 @@ def settings_of(kafka: Kafka) -> KafkaSettings:
     return kafka.settings if isinstance(kafka, Session) else kafka
 
 
-def _admin(settings: KafkaSettings) -> Admin:
-    # kafka-python takes a while to import.
-    from airflow_eos_provider.kafka.admin.client import Admin
-
-    return Admin(settings)
-
-
 def _consumer(settings: KafkaSettings, properties: Mapping[str, object]) -> AssignedConsumer:
     # Spark's executors have no librdkafka.
     from airflow_eos_provider.kafka.clients import assigned_consumer
@@ -147,9 +139,10 @@ def _consumer(settings: KafkaSettings, properties: Mapping[str, object]) -> Assi
 
 
 def _transactions_client(settings: KafkaSettings, answer_seconds: float) -> TransactionsClient:
+    # kafka-python takes a while to import.
     from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 
-    return TransactionsClient(settings, timeout_seconds=answer_seconds).__enter__()
+    return TransactionsClient(settings, timeout_seconds=answer_seconds)
 
 
 def _close_all(clients: dict[object, Lent[Any]]) -> None:

@@ -1,7 +1,7 @@
 """kafka-python's connections: TLS, logins, throttling and reconnects for messages that this package makes itself.
 
-For the transactional producer this is the only module that knows kafka-python's private names. A request is answered,
-or fails, within kafka-python's request timeout (``socket.timeout.ms``); on that timeout its connection is closed.
+This is the only module that knows kafka-python's private names. A request is answered, or fails, within kafka-python's
+request timeout (``socket.timeout.ms``); on that timeout its connection is closed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ERRNO = re.compile(r"\b(\d+) E[A-Z]+\b")
 _LONGEST_BACKOFF_MS = 500
 
 #: The producer keeps its own, smaller window; questions to the coordinator share the connection.
-_MOST_IN_FLIGHT = 100
+_MOST_IN_FLIGHT = 400
 
 #: As librdkafka's default and that of kafka-python's own consumer; its connections alone take a hundredth of it.
 _LARGEST_ANSWER_BYTES = 100_000_000
@@ -192,9 +192,14 @@ class Wire:
             raise kafka.errors.KafkaConnectionError("the connections are closed")
         return self._net.run(act, *arguments)  # type: ignore[no-any-return]
 
-    def start(self, act: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
-        """As :meth:`run`, without waiting."""
-        self._net.call_soon_with_future(act, *arguments)
+    def start(self, act: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Future:
+        """As :meth:`run`, without waiting; coroutines can await the result."""
+        return self._net.call_soon_with_future(act, *arguments)
+
+    def forget_refusals(self) -> None:
+        """Log in anew with the next question: a token or a certificate may have been renewed."""
+        self._manager.last_failure = None
+        self._manager._auth_failures.clear()
 
     def close(self) -> None:
         """End all connections at once; nothing is sent any more. May be called twice, and from any thread."""
@@ -274,6 +279,16 @@ class Wire:
     def brokers(self) -> list[int]:
         """The brokers that are known, by their ids."""
         return sorted(int(broker.node_id) for broker in self._manager.cluster.brokers())
+
+    @property
+    def broker_version(self) -> tuple[int, int]:
+        """The version of the broker that was asked first, by the messages that it knows."""
+        major, minor, *_ = self._manager.broker_version
+        return int(major), int(minor)
+
+    def newest_version(self, request: Any) -> int:
+        """The newest version of a request that this broker and kafka-python know."""
+        return self._manager.broker_version_data.api_version(request)  # type: ignore[no-any-return]
 
     async def coordinator(self, transactional_id: str, deadline: float) -> int:
         """The broker that coordinates an id now."""

@@ -15,7 +15,7 @@ from airflow_eos_provider.connect.topics.config_topic import ClusterState
 from airflow_eos_provider.connect.transactional_ids import leader_id
 from airflow_eos_provider.data_text import LINE_CHARACTERS, counted, duration, first_few, one_line
 from airflow_eos_provider.finding import Audit, Finding, Verdict
-from airflow_eos_provider.kafka.admin.open_transactions import Place
+from airflow_eos_provider.kafka.admin.client import Place
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.transactions.collisions import Collision
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds

@@ -19,8 +19,8 @@ from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, leaders
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.kafka.admin.client import Place
 from airflow_eos_provider.kafka.admin.groups import hidden_groups
-from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.collisions import CONTROL, PLANNER, KafkaGroups, PipelineSeen
 

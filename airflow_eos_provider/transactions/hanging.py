@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from airflow_eos_provider.kafka.admin.open_transactions import HeldLook, HeldOpen, Place
+from airflow_eos_provider.kafka.admin.client import Place
+from airflow_eos_provider.kafka.admin.open_transactions import HeldLook, HeldOpen
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionListing, TransactionsClient
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.session import Kafka, session_of
 
 #: The brokers' own topic of transactional ids; each of its partitions has a coordinator.
 STATE_TOPIC = "__transaction_state"
@@ -86,17 +87,13 @@ class HangingLook:
         return not (self.unseen or self.unknown or self.hidden)
 
 
-def find_hanging(
-    settings: KafkaSettings, places: Collection[Place], coordinators: int, hidden: str = ""
-) -> HangingLook:
+def find_hanging(kafka: Kafka, places: Collection[Place], coordinators: int, hidden: str = "") -> HangingLook:
     """Look for hanging transactions.
 
     The partitions are asked, then the coordinators, then the partitions again. What was open both times is one and the
     same transaction; a coordinator that had it has named it in between, if all of them were asked.
-
-    :param settings: the Kafka cluster; a client that is new knows all of its brokers.
     """
-    with TransactionsClient(settings) as client:
+    with session_of(kafka) as session, session.transactions() as client:
         first = client.held_open(places)
         first = first._replace(held=_suspects(client, first.held))
         if not first.held:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.admin import fencing
+from airflow_eos_provider.kafka.admin.client import Admin
 from airflow_eos_provider.kafka.admin.fencing import Fenced, Round
 from airflow_eos_provider.kafka.admin.transactions import FENCE_TIMEOUT_MS, TransactionsClient
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
@@ -153,11 +154,11 @@ def test_ids_that_the_coordinator_puts_off_are_asked_for_again_and_no_others(
     asked: list[list[str]] = []
     real = fencing.fence_round
 
-    async def reluctant(admin: object, ids: list[str], timeout_ms: int) -> Round:
+    async def reluctant(admin: Admin, ids: list[str], timeout_ms: int, deadline: float) -> Round:
         asked.append(list(ids))
         answered, put_off = list(ids)[::2], list(ids)[1::2]
-        done = await real(admin, answered, timeout_ms)
-        return done._replace(not_now={name: kafka.errors.ConcurrentTransactionsError() for name in put_off})
+        done = await real(admin, answered, timeout_ms, deadline)
+        return {**done, **{name: kafka.errors.ConcurrentTransactionsError() for name in put_off}}
 
     monkeypatch.setattr("airflow_eos_provider.kafka.admin.transactions.fence_round", reluctant)
     ids = [f"{prefix}{number}" for number in range(4)]
@@ -181,8 +182,8 @@ def test_ids_that_are_left_when_time_is_up_are_named(
     words: str,
 ) -> None:
     # One broker is all the lab has, so no marker can be made to wait for another.
-    async def never(admin: object, ids: list[str], timeout_ms: int) -> Round:
-        return Round({}, {name: reason() for name in ids}, False)
+    async def never(admin: Admin, ids: list[str], timeout_ms: int, deadline: float) -> Round:
+        return {name: reason() for name in ids}
 
     monkeypatch.setattr("airflow_eos_provider.kafka.admin.transactions.fence_round", never)
     with pytest.raises(expected, match=words) as reported:

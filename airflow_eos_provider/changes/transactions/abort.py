@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_eos_provider.changes.change import Done
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
-from airflow_eos_provider.kafka.admin.open_transactions import HeldOpen, Place
+from airflow_eos_provider.kafka.admin.client import Place
+from airflow_eos_provider.kafka.admin.open_transactions import HeldOpen
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.questions import not_allowed
 from airflow_eos_provider.kafka.session import Session
@@ -70,7 +71,7 @@ def find(kafka: Session, request: AbortRequest) -> Found:
         )
     cluster_id = kafka.cluster_id()
     ends = known_ends(kafka, place)
-    look = find_hanging(kafka.settings, [place], topics.get(STATE_TOPIC, 0))
+    look = find_hanging(kafka, [place], topics.get(STATE_TOPIC, 0))
     hanging = _the_one(look, place, request.start_offset)
     if hanging.is_open_elsewhere:
         raise RefusedError(

@@ -237,7 +237,7 @@ class Coordinator:
             self._producer.abort()
             self._producer = None
         if self._transactions is not None:
-            self._transactions.__exit__(None, None, None)
+            self._transactions.close()
             self._transactions = None
         self._session.close()
 
@@ -607,5 +607,4 @@ class Coordinator:
     def _client(self) -> TransactionsClient:
         if self._transactions is None:
             self._transactions = TransactionsClient(self._pipeline.kafka)
-            self._transactions.__enter__()
         return self._transactions

@@ -12,27 +12,15 @@ from typing import Any
 import kafka.errors
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
-from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
+from airflow_eos_provider.kafka.acl_values import Acl, Pattern, Resource
+from airflow_eos_provider.kafka.admin.client import OPERATIONS, Admin
 
-#: What Kafka's ``AclOperation``, ``ResourceType``, ``PatternType`` and ``AclPermissionType`` have for numbers.
+#: What Kafka's ``ResourceType``, ``PatternType``, ``AclOperation`` and ``AclPermissionType`` have for numbers.
+_RESOURCES = dict(enumerate(Resource, 2))
+_PATTERNS = dict(enumerate(Pattern, 3))
 _ANY = 1
 _DENY = 2
 _ALLOW = 3
-OPERATIONS = {
-    2: Operation.ALL,
-    3: Operation.READ,
-    4: Operation.WRITE,
-    5: Operation.CREATE,
-    6: Operation.DELETE,
-    7: Operation.ALTER,
-    8: Operation.DESCRIBE,
-    9: Operation.CLUSTER_ACTION,
-    10: Operation.DESCRIBE_CONFIGS,
-    11: Operation.ALTER_CONFIGS,
-    12: Operation.IDEMPOTENT_WRITE,
-}
-_RESOURCES = {2: Resource.TOPIC, 3: Resource.GROUP, 4: Resource.CLUSTER, 5: Resource.TRANSACTIONAL_ID}
-_PATTERNS = {3: Pattern.LITERAL, 4: Pattern.PREFIXED}
 
 _OPERATION_NUMBERS = {operation: number for number, operation in OPERATIONS.items()}
 _RESOURCE_NUMBERS = {resource: number for number, resource in _RESOURCES.items()}
@@ -42,7 +30,7 @@ _PATTERN_NUMBERS = {pattern: number for number, pattern in _PATTERNS.items()}
 _REQUEST = re.compile(r"Request Request\(.*\) (?=needs )", re.DOTALL)
 
 
-async def read_acls(admin: Any) -> tuple[Acl, ...] | None:
+async def read_acls(admin: Admin, deadline: float) -> tuple[Acl, ...] | None:
     """All ACLs on topics, groups, the cluster and transactional ids; None where the brokers have no authorizer."""
     request = DescribeAclsRequest(
         resource_type_filter=_ANY,
@@ -53,7 +41,7 @@ async def read_acls(admin: Any) -> tuple[Acl, ...] | None:
         operation=_ANY,
         permission_type=_ANY,
     )
-    answer = await admin._manager.send(request)
+    answer = await _answer(admin, request, deadline)
     if answer.error_code == kafka.errors.SecurityDisabledError.errno:
         return None
     if answer.error_code:
@@ -69,7 +57,7 @@ async def read_acls(admin: Any) -> tuple[Acl, ...] | None:
     )
 
 
-async def create_acls(admin: Any, wanted: Iterable[Acl]) -> None:
+async def create_acls(admin: Admin, wanted: Iterable[Acl], deadline: float) -> None:
     """Create ACLs; one that exists stays as it is."""
     creations = [
         CreateAclsRequest.AclCreation(
@@ -83,10 +71,10 @@ async def create_acls(admin: Any, wanted: Iterable[Acl]) -> None:
         )
         for acl in wanted
     ]
-    _check((await admin._manager.send(CreateAclsRequest(creations=creations))).results)
+    _check((await _answer(admin, CreateAclsRequest(creations=creations), deadline)).results)
 
 
-async def delete_acls(admin: Any, wanted: Iterable[Acl]) -> tuple[Acl, ...]:
+async def delete_acls(admin: Admin, wanted: Iterable[Acl], deadline: float) -> tuple[Acl, ...]:
     """Delete exactly these ACLs, and return those that existed."""
     filters = [
         DeleteAclsRequest.DeleteAclsFilter(
@@ -100,10 +88,14 @@ async def delete_acls(admin: Any, wanted: Iterable[Acl]) -> tuple[Acl, ...]:
         )
         for acl in wanted
     ]
-    results = (await admin._manager.send(DeleteAclsRequest(filters=filters))).filter_results
+    results = (await _answer(admin, DeleteAclsRequest(filters=filters), deadline)).filter_results
     deleted = [acl for result in results for acl in result.matching_acls]
     _check([*results, *deleted])
     return tuple(sorted(_acl(acl, acl) for acl in deleted))
+
+
+async def _answer(admin: Admin, request: Any, deadline: float) -> Any:
+    return await admin.wire.answer(request, admin.wire.any_broker(), deadline)
 
 
 def _acl(resource: Any, entry: Any) -> Acl:

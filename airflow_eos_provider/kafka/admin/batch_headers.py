@@ -11,20 +11,10 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import kafka.errors
-from kafka import TopicPartition
 from kafka.protocol.consumer.fetch import FetchRequest
-
-from airflow_eos_provider.kafka.admin.partition_writers import Batch
 
 #: The newest version that names topics; from 13 on they are asked for by topic id, which older brokers do not have.
 _FETCH_BY_NAME = 12
-
-#: How much of one partition a fetch returns, bytes; a larger first batch comes whole.
-_FETCH_BYTES = 8 << 20
-
-#: How long the broker waits for records that are not there yet, milliseconds; there are always some.
-_FETCH_WAIT_MS = 500
 
 #: Base offset, length, leader epoch, magic, checksum, attributes, last offset delta, first and last timestamp, producer
 #: id and epoch, first sequence, number of records (``DefaultRecordBatch``).
@@ -106,16 +96,6 @@ def committed_by(data: bytes | memoryview, batch: RawBatch) -> bool | None:
     return {_ABORT: False, _COMMIT: True}.get(_MARKER_KEY.unpack_from(key)[1])
 
 
-def headers(data: bytes | memoryview) -> Iterator[Batch]:
-    """The headers of the batches in a fetched piece of log; one that is cut off at its end is left out."""
-    for batch in raw_batches(data):
-        if not batch.is_control:
-            committed = None
-        elif (committed := committed_by(data, batch)) is None:
-            continue  # a batch without its marker tells nothing
-        yield Batch(*batch[:2], batch.producer_id, batch.producer_epoch, batch.is_transactional, committed)
-
-
 def record_at(data: bytes | memoryview, at: int) -> tuple[int, int, Any, Any, int, int]:
     """Differences of time and offset from its batch's, key, value, and where its headers begin and the record ends."""
     size, at = varint(data, at)
@@ -150,34 +130,6 @@ def sized(data: bytes | memoryview, at: int) -> tuple[Any, int]:
     """Bytes behind their number, None for -1; and where they end."""
     size, at = varint(data, at)
     return (None, at) if size < 0 else (data[at : at + size], at + size)
-
-
-async def fetch(admin: Any, topic: str, positions: dict[int, int]) -> dict[int, bytes]:
-    """A piece of each partition's log from a position on.
-
-    :param positions: offset by partition.
-    :returns: bytes by partition, whole batches first and perhaps a part of one at the end.
-    """
-    leaders = await admin._async_get_leader_for_partitions([TopicPartition(topic, p) for p in positions])
-    pending = []
-    for leader, led in leaders.items():
-        if leader < 0:
-            raise kafka.errors.LeaderNotAvailableError(f"{topic}-{led[0].partition} has no leader")
-        request = fetch_request(
-            topic,
-            {p.partition: positions[p.partition] for p in led},
-            wait_ms=_FETCH_WAIT_MS,
-            partition_bytes=_FETCH_BYTES,
-            most_bytes=4 * _FETCH_BYTES,
-        )
-        pending.append(admin._manager.send(request, leader))
-    found = {}
-    for future in pending:
-        for answer in [p for t in (await future).responses for p in t.partitions]:
-            if answer.error_code:
-                raise kafka.errors.for_code(answer.error_code)(f"{topic}-{answer.partition_index}")
-            found[answer.partition_index] = bytes(answer.records or b"")
-    return found
 
 
 def fetch_request(

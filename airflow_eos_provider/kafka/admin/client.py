@@ -24,19 +24,27 @@ from kafka.protocol.metadata import MetadataRequest
 from airflow_eos_provider.data_text import first_few
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.acl_values import Operation
-from airflow_eos_provider.kafka.admin.acls import OPERATIONS
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS, TopicDescription
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.kafka.wire import Wire, explained, may_pass
+from airflow_eos_provider.kafka.wire import Wire, explained, is_refusal, may_pass
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+#: Kafka's ``AclOperation``, by number.
+OPERATIONS = dict(enumerate(Operation, 2))
 
 #: A topic's partition.
 Place: TypeAlias = tuple[str, int]
 
-#: Between two tries of a question that no broker took, and of one whose partition has no leader, seconds.
+#: Between two tries of a question that no broker took, and of one that was answered with "not now", seconds.
 _PAUSE_SECONDS = 0.02
-_LEADER_PAUSE_SECONDS = 0.1
+_ANSWER_PAUSE_SECONDS = 0.1
+
+#: Requests on their way to one broker at a time. More gain nothing, for a broker works on one request of a connection
+#: after the other; the connection's own limit has to be higher.
+WINDOW = 200
 
 #: ``ConfigResource.Type``, and ``AlterConfigOp.OpType.SET``.
 _TOPIC, _BROKER = 2, 4
@@ -83,7 +91,14 @@ class Admin:
         try:
             return self.wire.run(act, *arguments)
         except (kafka.errors.KafkaError, OSError, RuntimeError) as error:
+            if is_refusal(error):
+                self.wire.forget_refusals()
             raise self.explain(error, what) from error
+
+    def ask(self, what: str, question: Callable[[float], Coroutine[Any, Any, T]], seconds: float) -> T:
+        """Run a coroutine that takes its deadline, and again while the answer is only "not now"."""
+        found: T = self.run(what, self._again, question, seconds)
+        return found
 
     def explain(self, error: Exception, what: str) -> EosError:
         """This package's error for one of kafka-python's."""
@@ -101,7 +116,7 @@ class Admin:
         """
         found = {}
         what = "listing the topics" if names is None else f"describing topic {first_few(names)}"
-        for topic in self.run(what, self._ask, lambda: _metadata(names), seconds).topics:
+        for topic in self.run(what, self._ask, lambda: metadata(names), seconds).topics:
             error = kafka.errors.for_code(topic.error_code)
             # Partitions without a leader are described all the same.
             if error in (kafka.errors.NoError, kafka.errors.LeaderNotAvailableError):
@@ -127,7 +142,7 @@ class Admin:
         what = f"describing topic {first_few(names)}"
         if not names:
             return {}
-        for topic in self.run(what, self._ask, lambda: _metadata(names, operations=True), seconds).topics:
+        for topic in self.run(what, self._ask, lambda: metadata(names, operations=True), seconds).topics:
             error = kafka.errors.for_code(topic.error_code)
             if error is kafka.errors.UnknownTopicOrPartitionError:
                 found[topic.name] = None
@@ -171,7 +186,7 @@ class Admin:
             return CreateTopicsRequest(topics=[wanted], timeout_ms=int(seconds * 1000), validate_only=only_validate)
 
         (answer,) = self.run(f"creating topic {name}", self._ask_controller, make, seconds).topics
-        return _error(answer)
+        return error_in(answer)
 
     def delete_topic(self, name: str, seconds: float) -> kafka.errors.KafkaError | None:
         """Delete a topic. The answer of the controller, None if it has done so."""
@@ -184,7 +199,7 @@ class Admin:
             )
 
         (answer,) = self.run(f"deleting topic {name}", self._ask_controller, make, seconds).responses
-        return _error(answer)
+        return error_in(answer)
 
     def change_topic(self, name: str, settings: Mapping[str, str], seconds: float) -> None:
         """Change settings of a topic, all or none; others stay. Needs AlterConfigs."""
@@ -200,14 +215,14 @@ class Admin:
 
         what = f"setting {', '.join(settings)} of topic {name} (AlterConfigs)"
         (answer,) = self.run(what, self._ask, make, seconds).responses
-        if (error := _error(answer)) is not None:
+        if (error := error_in(answer)) is not None:
             raise self.explain(error, what) from error
 
     # Brokers
 
     def cluster(self, seconds: float, what: str = "describing the cluster") -> ClusterDescription:
         """The cluster and its brokers."""
-        found = self.run(what, self._ask, lambda: _metadata([], max_version=_METADATA_OF_CLUSTER), seconds)
+        found = self.run(what, self._ask, lambda: metadata([], max_version=_METADATA_OF_CLUSTER), seconds)
         ports = {each.node_id: each.port for each in found.brokers}
         return ClusterDescription(str(found.cluster_id), ports, _operations(found.authorized_operations))
 
@@ -217,7 +232,7 @@ class Admin:
         (answer,) = self.run(
             what, self._ask, lambda: _describe_configs(_BROKER, [str(broker)]), seconds, broker
         ).results
-        if (error := _error(answer)) is not None:
+        if (error := error_in(answer)) is not None:
             raise self.explain(error, what) from error
         return {each.name: each.value for each in answer.configs}
 
@@ -235,6 +250,75 @@ class Admin:
         return self.run(what, self._offsets, places, at, committed, seconds)
 
     # On the connections' thread
+
+    async def connected(self, deadline: float) -> None:
+        """Return when the brokers are known, or fail soon."""
+        await self.wire.connected(min(deadline, time.monotonic() + CONNECT_SECONDS))
+
+    async def brokers(self, deadline: float) -> list[int]:
+        """The brokers that there are now, by their ids."""
+        await self._refresh((), deadline)
+        return self.wire.brokers()
+
+    async def gather(self, requests: Iterable[tuple[K, Any, int]], deadline: float) -> list[tuple[K, Any]]:
+        """Send requests to brokers, to all at once; by key each answer, or the error that came instead."""
+        by_broker: defaultdict[int, list[tuple[K, Any]]] = defaultdict(list)
+        for key, request, broker in requests:
+            by_broker[broker].append((key, request))
+        asking = [self.wire.start(self._answers_of, broker, theirs, deadline) for broker, theirs in by_broker.items()]
+        return [each for answers in asking for each in await answers]
+
+    async def answers(self, requests: Iterable[tuple[Any, int]], deadline: float) -> list[Any]:
+        """As :meth:`gather`; any error is raised."""
+        found = await self.gather(((None, *each) for each in requests), deadline)
+        for _, answer in found:
+            if isinstance(answer, Exception):
+                raise answer
+        return [answer for _, answer in found]
+
+    async def settled(
+        self,
+        keys: Iterable[K],
+        ask: Callable[[list[K], float], Coroutine[Any, Any, Mapping[K, V | kafka.errors.KafkaError]]],
+        deadline: float,
+    ) -> dict[K, V | kafka.errors.KafkaError]:
+        """By key what it comes to; those with an error that may pass are asked for again, together."""
+        found: dict[K, V | kafka.errors.KafkaError] = {}
+        left = list(keys)
+        while left:
+            try:
+                found |= await ask(left, deadline)
+            except kafka.errors.KafkaError as error:  # of the question as a whole, such as who the coordinators are
+                found |= dict.fromkeys(left, error)
+            left = [key for key in left if isinstance(answer := found[key], Exception) and may_pass(answer)]
+            if not left or time.monotonic() >= deadline:
+                break
+            await self.wire.pause(_ANSWER_PAUSE_SECONDS)
+        return found
+
+    async def _answers_of(self, broker: int, requests: list[tuple[K, Any]], deadline: float) -> list[tuple[K, Any]]:
+        found: list[tuple[K, Any]] = []
+        for start in range(0, len(requests), WINDOW):
+            pending = [(key, self.wire.ask(request, broker)) for key, request in requests[start : start + WINDOW]]
+            for key, future in pending:
+                try:
+                    found.append((key, await self.wire.within(future, deadline)))
+                except kafka.errors.KafkaError as error:
+                    found.append((key, error))
+        return found
+
+    async def _again(self, question: Callable[[float], Coroutine[Any, Any, T]], seconds: float) -> T:
+        deadline = time.monotonic() + seconds
+        await self.connected(deadline)
+        while True:
+            try:
+                return await question(deadline)
+            except kafka.errors.KafkaError as error:
+                is_final = not may_pass(error) or isinstance(error, kafka.errors.UnknownTopicOrPartitionError)
+                if is_final or time.monotonic() + _ANSWER_PAUSE_SECONDS >= deadline:
+                    raise
+            await self.wire.pause(_ANSWER_PAUSE_SECONDS)
+            await self._refresh((), deadline)
 
     async def _ask(self, make: Callable[[], Any], seconds: float, broker: int | None = None) -> Any:
         """Ask a broker; if any will do, another one if the first does not answer within half of the time."""
@@ -254,7 +338,7 @@ class Admin:
         deadline = time.monotonic() + seconds
         while True:
             try:
-                cluster = await self._ask(lambda: _metadata([]), deadline - time.monotonic())
+                cluster = await self._ask(lambda: metadata([]), deadline - time.monotonic())
                 answer = await self._ask(make, (deadline - time.monotonic()) / 2, cluster.controller_id)
                 (one,) = answer.topics if hasattr(answer, "topics") else answer.responses
                 if one.error_code != kafka.errors.NotControllerError.errno or time.monotonic() >= deadline:
@@ -269,17 +353,16 @@ class Admin:
     ) -> dict[Place, int | kafka.errors.KafkaError]:
         deadline = time.monotonic() + seconds
         await self.wire.connected(deadline)
-        found: dict[Place, int | kafka.errors.KafkaError] = {}
-        left = list(places)
-        while left:
-            if unled := {topic for topic, partition in left if self.wire.leader_of(topic, partition) is None}:
-                await self._refresh(unled, deadline)
-            found |= await self._offsets_once(left, at, committed, deadline)
-            left = [place for place in left if isinstance(answer := found[place], Exception) and may_pass(answer)]
-            if not left or time.monotonic() >= deadline:
-                break
-            await self.wire.pause(_LEADER_PAUSE_SECONDS)
-            await self._refresh({topic for topic, _ in left}, deadline)
+        asked: set[str] = set()
+
+        async def ask(left: list[Place], deadline: float) -> dict[Place, int | kafka.errors.KafkaError]:
+            moved = {place[0] for place in left if place[0] in asked or self.wire.leader_of(*place) is None}
+            if moved:
+                await self._refresh(moved, deadline)
+            asked.update(topic for topic, _ in left)
+            return await self._offsets_once(left, at, committed, deadline)
+
+        found = await self.settled(places, ask, deadline)
         return {place: found[place] for place in places}
 
     async def _offsets_once(
@@ -291,20 +374,16 @@ class Admin:
         found: dict[Place, int | kafka.errors.KafkaError] = {
             place: kafka.errors.LeaderNotAvailableError(place[0]) for place in by_leader.pop(None, ())
         }
-        pending = [
-            (led, self.wire.ask(_list_offsets(led, at, committed), leader))
-            for leader, led in by_leader.items()
-            if leader is not None
+        requests = [
+            (led, _list_offsets(led, at, committed), leader) for leader, led in by_leader.items() if leader is not None
         ]
-        for led, future in pending:
-            try:
-                topics = (await self.wire.within(future, deadline)).topics
-            except kafka.errors.KafkaError as error:
-                found.update(dict.fromkeys(led, error))
-            else:
-                for topic in topics:
-                    for each in topic.partitions:
-                        found[topic.name, each.partition_index] = _error(each, topic.name) or each.offset
+        for led, answer in await self.gather(requests, deadline):
+            if isinstance(answer, Exception):
+                found.update(dict.fromkeys(led, answer))
+                continue
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    found[topic.name, each.partition_index] = error_in(each, topic.name) or each.offset
         return found
 
     async def _refresh(self, topics: Collection[str], deadline: float) -> None:
@@ -334,7 +413,7 @@ def id_of(text: str) -> uuid.UUID:
     return uuid.UUID(bytes=base64.urlsafe_b64decode(f"{text}=="))
 
 
-def _error(answer: Any, about: str = "") -> kafka.errors.KafkaError | None:
+def error_in(answer: Any, about: str = "") -> kafka.errors.KafkaError | None:
     """The error in an answer, None without one."""
     if not answer.error_code:
         return None
@@ -346,7 +425,7 @@ def _operations(numbers: Iterable[int] | None) -> frozenset[Operation]:
     return frozenset(OPERATIONS[number] for number in numbers or () if number in OPERATIONS)
 
 
-def _metadata(names: Collection[str] | None, *, operations: bool = False, **versions: int) -> Any:
+def metadata(names: Collection[str] | None, *, operations: bool = False, **versions: int) -> Any:
     topic = MetadataRequest.MetadataRequestTopic
     return MetadataRequest(
         topics=None if names is None else [topic(name=name) for name in names],

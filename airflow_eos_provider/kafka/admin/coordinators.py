@@ -11,43 +11,56 @@ import kafka.errors
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.metadata import CoordinatorType
 
+from airflow_eos_provider.kafka.admin.client import Admin
 
-async def coordinators_of(admin: Any, transactional_ids: Iterable[str]) -> dict[str, int]:
+#: Before the id in an error about one.
+ABOUT_ID = "transactional id "
+
+
+def about_id(transactional_id: str, error: kafka.errors.KafkaError) -> kafka.errors.KafkaError:
+    """The same error, naming the id."""
+    return type(error)(f"{type(error).__name__} for {ABOUT_ID}{transactional_id}")
+
+
+async def coordinators_of(admin: Admin, transactional_ids: Iterable[str], deadline: float) -> dict[str, int]:
     """By id the broker that coordinates it."""
-    return dict(await admin._find_coordinator_ids(transactional_ids, key_type=CoordinatorType.TRANSACTION))
+    found: dict[str, int] = {}
+    asked = await admin.wire.coordinators(list(transactional_ids), CoordinatorType.TRANSACTION, deadline)
+    for transactional_id, broker in asked.items():
+        if isinstance(broker, Exception):
+            raise about_id(transactional_id, broker)
+        found[transactional_id] = broker
+    return found
 
 
-async def described(admin: Any, coordinators: Mapping[str, int]) -> list[Any]:
+async def described(admin: Admin, coordinators: Mapping[str, int], deadline: float) -> list[Any]:
     """What coordinators answer about transactional ids, each with an error code of its own."""
-    by_node: defaultdict[int, list[str]] = defaultdict(list)
-    for transactional_id, node in coordinators.items():
-        by_node[node].append(transactional_id)
-    pending = [
-        admin._manager.send(DescribeTransactionsRequest(transactional_ids=ids), node_id=node)
-        for node, ids in by_node.items()
-    ]
-    return [entry for future in pending for entry in (await future).transaction_states]
+    by_broker: defaultdict[int, list[str]] = defaultdict(list)
+    for transactional_id, broker in coordinators.items():
+        by_broker[broker].append(transactional_id)
+    requests = [(DescribeTransactionsRequest(transactional_ids=ids), broker) for broker, ids in by_broker.items()]
+    return [entry for answer in await admin.answers(requests, deadline) for entry in answer.transaction_states]
 
 
-async def loaded_coordinators(admin: Any, transactional_ids: Iterable[str]) -> dict[str, int] | None:
+async def loaded_coordinators(admin: Admin, transactional_ids: Iterable[str], deadline: float) -> dict[str, int] | None:
     """The brokers that coordinate these ids, each of which has loaded what it has to know of them.
 
-    :returns: None if the principal may not describe one of them, or this client does not know one of the brokers.
+    :returns: None if the principal may not describe one of them, or one of the brokers is not in the cluster's list.
     """
     try:
-        nodes = await coordinators_of(admin, transactional_ids)
+        found = await coordinators_of(admin, transactional_ids, deadline)
     except kafka.errors.TransactionalIdAuthorizationFailedError:  # who coordinates an id is part of its description
         return None
-    if not {broker.node_id for broker in admin._manager.cluster.brokers()}.issuperset(nodes.values()):
+    if not set(await admin.brokers(deadline)).issuperset(found.values()):
         return None
     may_see = True
-    for entry in await described(admin, nodes):
+    for entry in await described(admin, found, deadline):
         error = kafka.errors.for_code(entry.error_code)
         if error is kafka.errors.TransactionalIdAuthorizationFailedError:
             may_see = False
         elif error is not kafka.errors.TransactionalIdNotFoundError:
             raise error(entry.transactional_id)
-    return nodes if may_see else None
+    return found if may_see else None
 
 
 def one_id_for_each(partitions: int) -> list[str]:

@@ -22,17 +22,13 @@ from kafka.protocol.metadata import CoordinatorType
 
 from airflow_eos_provider.data_text import first_few
 from airflow_eos_provider.kafka.acl_values import Operation
-from airflow_eos_provider.kafka.admin.client import Admin, Place
+from airflow_eos_provider.kafka.admin.client import Admin, Place, error_in
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
-from airflow_eos_provider.kafka.wire import Wire, may_pass
 
 T = TypeVar("T")
 
 #: Limit of a question, seconds.
 _SECONDS = 15.0
-
-#: Between two questions to a coordinator that loads, seconds.
-_PAUSE_SECONDS = 0.2
 
 #: The state of a group that does not exist.
 _NO_GROUP = "Dead"
@@ -146,7 +142,7 @@ def _reason(error: object) -> str:
 
 def list_groups(admin: Admin, seconds: float = _SECONDS) -> ListedGroups:
     """The groups that the principal may describe."""
-    return admin.run("listing groups", _list, admin.wire, seconds)
+    return admin.run("listing groups", _list, admin, seconds)
 
 
 def consumer_groups(admin: Admin) -> tuple[list[str], list[str]]:
@@ -186,7 +182,7 @@ def describe_groups(
         return {group.group_id: _group(group) for group in answer.groups}
 
     asked = list(names)
-    return admin.run(f"describing group {first_few(asked)}", _ask, admin.wire, asked, request, read, seconds)
+    return admin.run(f"describing group {first_few(asked)}", _ask, admin, asked, request, read, seconds)
 
 
 def committed_offsets(
@@ -211,7 +207,7 @@ def committed_offsets(
     def read(answer: Any) -> dict[str, Committed | kafka.errors.KafkaError]:
         return {group.group_id: _committed(group) for group in answer.groups}
 
-    return admin.run("reading committed offsets", _ask, admin.wire, list(names), request, read, _SECONDS)
+    return admin.run("reading committed offsets", _ask, admin, list(names), request, read, _SECONDS)
 
 
 def _group(answer: Any) -> Group | kafka.errors.KafkaError:
@@ -243,70 +239,47 @@ def _committed(group: Any) -> Committed | kafka.errors.KafkaError:
 # On the connections' thread
 
 
-async def _list(wire: Wire, seconds: float) -> ListedGroups:
+async def _list(admin: Admin, seconds: float) -> ListedGroups:
     deadline = time.monotonic() + seconds
-    await wire.connected(min(deadline, time.monotonic() + CONNECT_SECONDS))
+    await admin.connected(deadline)
     types: dict[str, str] = {}
-    left: dict[int, kafka.errors.KafkaError | None] = dict.fromkeys(wire.brokers())
-    while True:
-        pending = {broker: wire.ask(ListGroupsRequest(min_version=0), broker) for broker in left}
-        for broker, future in pending.items():
-            try:
-                answer = await wire.within(future, deadline)
-                left[broker] = kafka.errors.for_code(answer.error_code)() if answer.error_code else None
+
+    async def ask(brokers: list[int], deadline: float) -> dict[int, kafka.errors.KafkaError | None]:
+        found: dict[int, kafka.errors.KafkaError | None] = {}
+        requests = [(broker, ListGroupsRequest(min_version=0), broker) for broker in brokers]
+        for broker, answer in await admin.gather(requests, deadline):
+            found[broker] = answer if isinstance(answer, Exception) else error_in(answer)
+            if not isinstance(answer, Exception):
                 types.update((group.group_id, group.protocol_type) for group in answer.groups)
-            except kafka.errors.KafkaError as error:
-                left[broker] = error
-        errors = {broker: error for broker, error in left.items() if error is not None}
-        if not any(map(may_pass, errors.values())) or time.monotonic() >= deadline:
-            return ListedGroups(types, tuple(errors.values()))
-        left = {**errors}
-        await wire.pause(_PAUSE_SECONDS)
+        return found
+
+    settled = await admin.settled(await admin.brokers(deadline), ask, deadline)
+    return ListedGroups(types, tuple(error for error in settled.values() if error is not None))
 
 
 async def _ask(
-    wire: Wire,
+    admin: Admin,
     names: Collection[str],
     request: Callable[[Collection[str]], Any],
     read: Callable[[Any], dict[str, T | kafka.errors.KafkaError]],
     seconds: float,
 ) -> dict[str, T | kafka.errors.KafkaError]:
-    """By group what its coordinator answers; those whose coordinator moves are asked for again, together."""
+    """By group what its coordinator answers."""
     deadline = time.monotonic() + seconds
-    answers: dict[str, T | kafka.errors.KafkaError] = {}
     if names:
-        await wire.connected(min(deadline, time.monotonic() + CONNECT_SECONDS))
-    waiting = list(names)
-    while waiting:
-        try:
-            answers |= await _ask_once(wire, waiting, request, read, deadline)
-        except kafka.errors.KafkaError as error:  # nobody knows the coordinators
-            answers |= dict.fromkeys(waiting, error)
-        waiting = [name for name in waiting if isinstance(answer := answers[name], Exception) and may_pass(answer)]
-        if not waiting or time.monotonic() >= deadline:
-            break
-        await wire.pause(_PAUSE_SECONDS)
-    return answers
+        await admin.connected(deadline)
 
+    async def ask(left: list[str], deadline: float) -> dict[str, T | kafka.errors.KafkaError]:
+        answers: dict[str, T | kafka.errors.KafkaError] = {}
+        by_broker: dict[int, list[str]] = defaultdict(list)
+        for name, broker in (await admin.wire.coordinators(left, CoordinatorType.GROUP, deadline)).items():
+            if isinstance(broker, Exception):
+                answers[name] = broker
+            else:
+                by_broker[broker].append(name)
+        requests = [(theirs, request(theirs), broker) for broker, theirs in by_broker.items()]
+        for theirs, answer in await admin.gather(requests, deadline):
+            answers |= dict.fromkeys(theirs, answer) if isinstance(answer, Exception) else read(answer)
+        return answers
 
-async def _ask_once(
-    wire: Wire,
-    names: list[str],
-    request: Callable[[Collection[str]], Any],
-    read: Callable[[Any], dict[str, T | kafka.errors.KafkaError]],
-    deadline: float,
-) -> dict[str, T | kafka.errors.KafkaError]:
-    answers: dict[str, T | kafka.errors.KafkaError] = {}
-    by_broker: dict[int, list[str]] = defaultdict(list)
-    for name, broker in (await wire.coordinators(names, CoordinatorType.GROUP, deadline)).items():
-        if isinstance(broker, Exception):
-            answers[name] = broker
-        else:
-            by_broker[broker].append(name)
-    pending = [(theirs, wire.ask(request(theirs), broker)) for broker, theirs in by_broker.items()]
-    for theirs, future in pending:
-        try:
-            answers |= read(await wire.within(future, deadline))
-        except kafka.errors.KafkaError as error:
-            answers |= dict.fromkeys(theirs, error)
-    return answers
+    return await admin.settled(names, ask, deadline)

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import kafka.errors
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
+from airflow_eos_provider.kafka.admin.client import Admin, Place, error_in, metadata
+
 #: A producer id that no coordinator gives out: they count from 0 on.
 NO_PRODUCER = 2**63 - 1
-
-#: A topic's partition.
-Place = tuple[str, int]
 
 
 class HeldOpen(NamedTuple):
@@ -61,13 +60,28 @@ class WritingLook(NamedTuple):
     unknown: Mapping[Place, str]
 
 
-async def held_open(admin: Any, places: Collection[Place]) -> HeldLook:
+class ActiveProducer(NamedTuple):
+    """A producer that a partition's leader remembers: idempotent or transactional, not plain.
+
+    ``last_timestamp_ms`` is of its last record or marker, -1 if unknown; ``transaction_start_offset`` where its open
+    transaction begins in this partition, None if none is open.
+    """
+
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    transaction_start_offset: int | None
+
+
+async def held_open(admin: Admin, places: Collection[Place], deadline: float) -> HeldLook:
     """Ask the leaders of these partitions. One that cannot be asked ends nothing: it is unknown.
 
     A topic that is gone holds nothing open, and is left out.
     """
-    answers, unknown = await _ask(admin, places)
-    found = [
+    found, unknown = await _known_producers(admin, places, deadline)
+    held = [
         HeldOpen(
             topic=topic,
             partition=partition,
@@ -77,104 +91,145 @@ async def held_open(admin: Any, places: Collection[Place]) -> HeldLook:
             start_offset=producer.current_txn_start_offset,
             last_timestamp_ms=producer.last_timestamp,
         )
-        for (topic, partition), producers in answers.items()
+        for (topic, partition), producers in found.items()
         for producer in producers
         if producer.current_txn_start_offset >= 0
     ]
-    return HeldLook(tuple(sorted(found)), unknown)
+    return HeldLook(tuple(sorted(held)), unknown)
 
 
-async def writing(admin: Any, places: Collection[Place]) -> WritingLook:
+async def writing(admin: Admin, places: Collection[Place], deadline: float) -> WritingLook:
     """Ask the leaders of these partitions who writes there. As :func:`held_open`."""
-    answers, unknown = await _ask(admin, places)
-    found = {place: frozenset(int(one.producer_id) for one in producers) for place, producers in answers.items()}
-    return WritingLook(found, unknown)
+    found, unknown = await _known_producers(admin, places, deadline)
+    ids = {place: frozenset(int(one.producer_id) for one in producers) for place, producers in found.items()}
+    return WritingLook(ids, unknown)
 
 
-async def _ask(admin: Any, places: Collection[Place]) -> tuple[dict[Place, Collection[Any]], dict[Place, str]]:
+async def active_producers(
+    admin: Admin, topic: str, partitions: Collection[int], deadline: float
+) -> tuple[ActiveProducer, ...]:
+    """Ask the leaders of these partitions, all of which have to answer."""
+    found: list[ActiveProducer] = []
+    answers = await _producers(admin, [(topic, partition) for partition in partitions], deadline)
+    for (_, partition), producers in answers.items():
+        if producers is None:
+            raise kafka.errors.UnknownTopicOrPartitionError(f"{topic}-{partition}")
+        if isinstance(producers, Exception):
+            raise producers
+        found += [
+            ActiveProducer(
+                partition=partition,
+                producer_id=one.producer_id,
+                producer_epoch=one.producer_epoch,
+                last_sequence=one.last_sequence,
+                last_timestamp_ms=one.last_timestamp,
+                transaction_start_offset=None if one.current_txn_start_offset < 0 else one.current_txn_start_offset,
+            )
+            for one in producers
+        ]
+    return tuple(sorted(found))
+
+
+async def _known_producers(
+    admin: Admin, places: Collection[Place], deadline: float
+) -> tuple[dict[Place, Collection[Any]], dict[Place, str]]:
     """By partition the producers that its leader remembers; and partitions of which nothing is known, with why."""
-    unknown: dict[Place, str] = {}
-    by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for place, leader in (await _leaders(admin, places)).items():
-        if leader is None or leader < 0:  # kafka-python would look for a broker of that number
-            unknown[place] = "it has no leader"
-        else:
-            by_leader[leader][place[0]].append(place[1])
     found: dict[Place, Collection[Any]] = {}
-    for topic, answer in await producers_of(admin, by_leader):
-        error = kafka.errors.for_code(answer.error_code)
-        if error is kafka.errors.NoError:
-            found[topic, answer.partition_index] = answer.active_producers
+    unknown: dict[Place, str] = {}
+    for place, producers in sorted((await _producers(admin, places, deadline)).items()):
+        if isinstance(producers, Exception):
+            unknown[place] = _reason(producers)
+        elif producers is not None:
+            found[place] = producers
+    return found, unknown
+
+
+async def _producers(
+    admin: Admin, places: Collection[Place], deadline: float
+) -> dict[Place, Collection[Any] | kafka.errors.KafkaError | None]:
+    """By partition the producers that its leader remembers, or why it cannot be asked; None where the topic is gone."""
+    found: dict[Place, Collection[Any] | kafka.errors.KafkaError | None] = dict.fromkeys(places)
+    by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for (topic, partition), leader in (await _leaders(admin, places, deadline)).items():
+        if isinstance(leader, Exception):
+            found[topic, partition] = leader
         else:
-            unknown[topic, answer.partition_index] = _reason(error)
-    return found, dict(sorted(unknown.items()))
-
-
-async def producers_of(admin: Any, by_leader: Mapping[int, Mapping[str, Collection[int]]]) -> list[tuple[str, Any]]:
-    """Ask leaders which producers they remember.
-
-    :returns: topics, each with the answer about one partition, which has an error code of its own.
-    """
-    pending = [
-        admin._manager.send(
+            by_leader[leader][topic].append(partition)
+    wanted = DescribeProducersRequest.TopicRequest
+    requests = [
+        (
             DescribeProducersRequest(
-                topics=[
-                    DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=sorted(numbers))
-                    for topic, numbers in led.items()
-                ]
+                topics=[wanted(name=topic, partition_indexes=sorted(numbers)) for topic, numbers in led.items()]
             ),
-            node_id=leader,
+            leader,
         )
         for leader, led in by_leader.items()
     ]
-    return [
-        (topic.name, answer) for future in pending for topic in (await future).topics for answer in topic.partitions
-    ]
-
-
-async def _leaders(admin: Any, places: Iterable[Place]) -> dict[Place, int | None]:
-    """The leaders of partitions; None of one that its topic does not have. Topics that are gone are left out."""
-    wanted: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, partition in places:
-        wanted[topic].append(partition)
-    found: dict[Place, int | None] = {}
-    if not wanted:
-        return found
-    metadata = await admin._get_cluster_metadata(set(wanted))
-    for topic in metadata.get("topics", ()):
-        leaders = {each["partition_index"]: each["leader_id"] for each in topic.get("partitions", ())}
-        if leaders or topic["error_code"] != kafka.errors.UnknownTopicOrPartitionError.errno:
-            # With another error nothing is known of its partitions, such as where its description is denied.
-            found.update({(topic["name"], number): leaders.get(number) for number in wanted[topic["name"]]})
+    for answer in await admin.answers(requests, deadline):
+        for topic in answer.topics:
+            for each in topic.partitions:
+                place = topic.name, each.partition_index
+                found[place] = error_in(each, f"{place[0]}-{place[1]}") or each.active_producers
     return found
 
 
-def _reason(error: type[kafka.errors.KafkaError]) -> str:
-    if error is kafka.errors.TopicAuthorizationFailedError:
+async def _leaders(
+    admin: Admin, places: Collection[Place], deadline: float
+) -> dict[Place, int | kafka.errors.KafkaError]:
+    """The leaders of partitions, or why there is none. Topics that are gone are left out."""
+    wanted: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in places:
+        wanted[topic].append(partition)
+    found: dict[Place, int | kafka.errors.KafkaError] = {}
+    if not wanted:
+        return found
+    answer = await admin.wire.answer(metadata(wanted), admin.wire.any_broker(), deadline)
+    for topic in answer.topics:
+        leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+        if not leaders and topic.error_code == kafka.errors.UnknownTopicOrPartitionError.errno:
+            continue
+        for number in wanted[topic.name]:
+            name = f"{topic.name}-{number}"
+            if leaders.get(number, -1) >= 0:
+                found[topic.name, number] = leaders[number]
+            elif number in leaders:
+                found[topic.name, number] = kafka.errors.LeaderNotAvailableError(f"{name} has no leader")
+            else:  # nothing is known of its partitions, such as where its description is denied
+                found[topic.name, number] = error_in(topic, name) or kafka.errors.UnknownTopicOrPartitionError(name)
+    return found
+
+
+def _reason(error: kafka.errors.KafkaError) -> str:
+    if isinstance(error, kafka.errors.LeaderNotAvailableError):
+        return "it has no leader"
+    if isinstance(error, kafka.errors.TopicAuthorizationFailedError):
         return "the principal may not read the topic"
-    return f"its broker answers {error.__name__}"
+    return f"its broker answers {type(error).__name__}"
 
 
-async def write_abort_marker(admin: Any, held: HeldOpen) -> None:
+async def write_abort_marker(admin: Admin, held: HeldOpen, deadline: float) -> None:
     """Have the leader end a transaction in this partition as aborted, as a coordinator would (``WriteTxnMarkers``)."""
-    leader = (await _leaders(admin, [held.place])).get(held.place)
-    if leader is None or leader < 0:
-        raise kafka.errors.LeaderNotAvailableError(f"{held.topic}-{held.partition} has no leader")
-    error = await _marked(admin, held, leader)
+    where = f"{held.topic}-{held.partition}"
+    leader = (await _leaders(admin, [held.place], deadline)).get(
+        held.place, kafka.errors.UnknownTopicOrPartitionError(where)
+    )
+    if isinstance(leader, Exception):
+        raise leader
+    error = await _marked(admin, held, leader, deadline)
     if error is not kafka.errors.NoError:
-        raise error(f"{held.topic}-{held.partition}")
+        raise error(where)
 
 
-async def may_write_marker(admin: Any) -> bool:
+async def may_write_marker(admin: Admin, deadline: float) -> bool:
     """Whether the principal may end a transaction. It is tried in a topic that does not exist, so nothing is written:
     a broker looks at the rights before it looks for the partition (``KafkaApis.handleWriteTxnMarkersRequest``).
     """
     nowhere = HeldOpen(secrets.token_hex(12), 0, NO_PRODUCER, 0, -1, 0, -1)
-    broker = min(broker.node_id for broker in admin._manager.cluster.brokers())
-    return await _marked(admin, nowhere, broker) is not kafka.errors.ClusterAuthorizationFailedError
+    error = await _marked(admin, nowhere, admin.wire.any_broker(), deadline)
+    return error is not kafka.errors.ClusterAuthorizationFailedError
 
 
-async def _marked(admin: Any, held: HeldOpen, broker: int) -> type[kafka.errors.KafkaError]:
+async def _marked(admin: Admin, held: HeldOpen, broker: int, deadline: float) -> type[kafka.errors.KafkaError]:
     """What a broker answers to the marker of an abort."""
     marker = WriteTxnMarkersRequest.WritableTxnMarker
     topic = marker.WritableTxnMarkerTopic(name=held.topic, partition_indexes=[held.partition])
@@ -189,8 +244,8 @@ async def _marked(admin: Any, held: HeldOpen, broker: int) -> type[kafka.errors.
             )
         ]
     )
-    response = await admin._manager.send(request, node_id=broker)
-    codes = [p.error_code for m in response.markers for t in m.topics for p in t.partitions]
+    answer = await admin.wire.answer(request, broker, deadline)
+    codes = [p.error_code for m in answer.markers for t in m.topics for p in t.partitions]
     if len(codes) != 1:
         raise kafka.errors.UnknownError(f"{len(codes)} answers to one marker")
     return kafka.errors.for_code(codes[0])  # type: ignore[no-any-return]

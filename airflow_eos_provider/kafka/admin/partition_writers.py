@@ -1,7 +1,6 @@
 """Who wrote the batches of one partition, and how their transactions ended.
 
-The headers of the record batches contain both; :mod:`~airflow_eos_provider.kafka.admin.batch_headers` reads them from
-a fetch.
+The headers of the record batches contain both.
 """
 
 from __future__ import annotations
@@ -39,6 +38,11 @@ class Batch(NamedTuple):
     producer_epoch: int
     transactional: bool
     committed: bool | None = None
+    partition: int = 0
+
+    @property
+    def offset(self) -> int:
+        return self.base_offset
 
 
 class Written(NamedTuple):

@@ -8,13 +8,14 @@ exist. ``InitProducerId`` is never sent: it would fence the current producer of 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import kafka.errors
 from kafka.protocol.consumer import HeartbeatRequest
 from kafka.protocol.producer import EndTxnRequest
 
+from airflow_eos_provider.kafka.admin.client import Admin
 from airflow_eos_provider.kafka.admin.coordinators import described
 from airflow_eos_provider.kafka.admin.open_transactions import NO_PRODUCER
 
@@ -27,54 +28,40 @@ _IDS_REFUSED = kafka.errors.TransactionalIdAuthorizationFailedError
 _GROUP_REFUSED = kafka.errors.GroupAuthorizationFailedError
 
 
-async def may_describe(admin: Any, transactional_ids: Collection[str]) -> frozenset[str]:
+async def may_describe(admin: Admin, transactional_ids: Collection[str], deadline: float) -> frozenset[str]:
     """The ids that the principal may describe, whether the brokers know them or not."""
-    node = _any_broker(admin)
-    answers = await described(admin, dict.fromkeys(transactional_ids, node))
+    answers = await described(admin, dict.fromkeys(transactional_ids, admin.wire.any_broker()), deadline)
     return frozenset(each.transactional_id for each in answers if each.error_code != _IDS_REFUSED.errno)
 
 
-async def may_write(admin: Any, transactional_ids: Collection[str]) -> frozenset[str]:
+async def may_write(admin: Admin, transactional_ids: Collection[str], deadline: float) -> frozenset[str]:
     """The ids that the principal may write with. Nothing is ended: see above."""
-    node = _any_broker(admin)
-    pending = {
-        each: admin._manager.send(
-            EndTxnRequest(
-                transactional_id=each,
-                producer_id=NO_PRODUCER,
-                producer_epoch=0,
-                committed=False,
-                max_version=_END_TXN_VERSION,
-            ),
-            node_id=node,
+    requests = [
+        EndTxnRequest(
+            transactional_id=each,
+            producer_id=NO_PRODUCER,
+            producer_epoch=0,
+            committed=False,
+            max_version=_END_TXN_VERSION,
         )
         for each in transactional_ids
-    }
-    codes = {each: (await future).error_code for each, future in pending.items()}
+    ]
+    codes = dict(zip(transactional_ids, await _codes(admin, requests, deadline), strict=True))
     assert all(codes.values()), f"a broker ended a transaction of a producer that does not exist: {codes}"
     return frozenset(each for each, code in codes.items() if code != _IDS_REFUSED.errno)
 
 
-async def may_join(admin: Any, groups: Collection[str]) -> frozenset[str]:
+async def may_join(admin: Admin, groups: Collection[str], deadline: float) -> frozenset[str]:
     """The groups that the principal may join (*Read* on the group)."""
-    node = _any_broker(admin)
-    pending = {
-        each: admin._manager.send(
-            HeartbeatRequest(group_id=each, generation_id=-1, member_id=_NO_MEMBER, group_instance_id=None),
-            node_id=node,
-        )
+    requests = [
+        HeartbeatRequest(group_id=each, generation_id=-1, member_id=_NO_MEMBER, group_instance_id=None)
         for each in groups
-    }
-    codes = {each: (await future).error_code for each, future in pending.items()}
-    return frozenset(each for each, code in codes.items() if code != _GROUP_REFUSED.errno)
+    ]
+    codes = zip(groups, await _codes(admin, requests, deadline), strict=True)
+    return frozenset(each for each, code in codes if code != _GROUP_REFUSED.errno)
 
 
-async def broker_version(admin: Any) -> tuple[int, int]:
-    """The version of the broker that was asked first, by the messages that it knows."""
-    major, minor, *_ = admin._manager.broker_version
-    return int(major), int(minor)
-
-
-def _any_broker(admin: Any) -> int:
-    """Any will do: it asks its authorizer first, and whether it is the coordinator afterwards."""
-    return min(int(broker.node_id) for broker in admin._manager.cluster.brokers())
+async def _codes(admin: Admin, requests: Iterable[Any], deadline: float) -> list[int]:
+    """What a broker answers. Any will do: it asks its authorizer before it looks whether it is the coordinator."""
+    broker = admin.wire.any_broker()
+    return [answer.error_code for answer in await admin.answers(((each, broker) for each in requests), deadline)]

@@ -20,7 +20,8 @@ from airflow_eos_provider.kafka.admin.batch_headers import (
     sized,
     varint,
 )
-from airflow_eos_provider.kafka.read.fetched import LogRecord
+from airflow_eos_provider.kafka.admin.partition_writers import Batch
+from airflow_eos_provider.kafka.read.fetched import FetchOptions, LogRecord
 
 _CODEC, _APPEND_TIME = 0x07, 0x08
 
@@ -30,29 +31,33 @@ _SNAPPY_HEADER_BYTES = 16
 
 
 class Decoder:
-    """Decodes what one partition's fetches return.
+    """Decodes what one partition's fetches return."""
 
-    :param committed: leave out the records of aborted transactions, as far as :meth:`decode` is told them.
-    """
-
-    def __init__(self, topic: str, partition: int, *, committed: bool, headers: bool) -> None:
+    def __init__(self, topic: str, partition: int, options: FetchOptions) -> None:
         self._topic = topic
         self._partition = partition
-        self._committed = committed
-        self._headers = headers
+        self._committed = options.isolation == "read_committed"
+        self._headers = options.headers
+        self._only_batches = options.batches
 
-    def decode(self, data: bytes, position: int, aborted: Sequence[tuple[int, int]]) -> tuple[list[LogRecord], int]:
+    def decode(self, data: bytes, position: int, aborted: Sequence[tuple[int, int]]) -> tuple[list[Any], int]:
         """The records of whole batches from a position on, and the position behind these batches.
 
-        :param aborted: producer id and first offset of each aborted transaction that has records in them.
+        :param aborted: producer id and first offset of each aborted transaction that has records in them; these are
+            left out of a read of committed records.
         """
-        records: list[LogRecord] = []
+        records: list[Any] = []
         still_to_begin = sorted(aborted, key=lambda one: one[1], reverse=True)
         given_up: set[int] = set()
         base = position
         try:
             for batch in raw_batches(data):
                 base = batch.base_offset
+                if self._only_batches:
+                    if batch.last_offset >= position:  # the first may begin before what was asked for
+                        records += self._batch(data, batch)
+                        position = batch.last_offset + 1
+                    continue
                 # As Java's ``CompletedFetch`` does it: an abort's marker ends what its first offset began.
                 while still_to_begin and still_to_begin[-1][1] <= batch.last_offset:
                     given_up.add(still_to_begin.pop()[0])
@@ -70,6 +75,19 @@ class Decoder:
 
     def _is_aborted(self, batch: RawBatch, given_up: Collection[int]) -> bool:
         return self._committed and batch.is_transactional and batch.producer_id in given_up
+
+    def _batch(self, data: bytes, batch: RawBatch) -> Iterator[Batch]:
+        """A batch's header; none of a batch whose marker compaction has taken, which tells nothing."""
+        committed = committed_by(data, batch) if batch.is_control else None
+        if committed is not None or not batch.is_control:
+            yield Batch(
+                *batch[:2],
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.is_transactional,
+                committed,
+                self._partition,
+            )
 
     def _records(self, data: bytes, batch: RawBatch) -> Iterator[LogRecord]:
         if not batch.records:

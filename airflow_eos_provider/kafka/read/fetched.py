@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from airflow_eos_provider.errors import ConfigurationError
 
@@ -29,13 +29,13 @@ class LogRecord(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What one look has found.
+    """What one look has found; in place of records batches, of a read that asks for them.
 
     ``reached`` has by partition the position behind what is in it. ``stopped`` has by partition the position at which
     nothing more can be read now. ``answered`` says whether a broker said anything.
     """
 
-    records: Sequence[LogRecord]
+    records: Sequence[Any]
     reached: Mapping[int, int]
     stopped: Mapping[int, int]
     answered: bool
@@ -47,11 +47,15 @@ NO_LOOK = Look([], {}, {}, False)
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """How records are fetched; see :func:`~airflow_eos_provider.kafka.read.reader.scan_to_end`."""
+    """How records are fetched; see :func:`~airflow_eos_provider.kafka.read.reader.scan_to_end`.
+
+    :param batches: hand over what the batches' headers say, in place of their records.
+    """
 
     isolation: str
     headers: bool
     fetch_wait_ms: int
+    batches: bool = False
 
     def __post_init__(self) -> None:
         if self.isolation not in ("read_committed", "read_uncommitted"):

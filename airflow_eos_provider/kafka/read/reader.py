@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
@@ -26,6 +26,7 @@ from airflow_eos_provider.kafka.session import Kafka, Session, WireSession, sess
 
 if TYPE_CHECKING:
     from airflow_eos_provider.kafka.admin.client import Admin
+    from airflow_eos_provider.kafka.admin.partition_writers import Batch
     from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 __all__ = ["WHOLE", "Elapsed", "LogRecord", "Reach", "TopicRead", "read_to_end", "scan_to_end"]
@@ -56,7 +57,7 @@ class TopicRead:
 
 
 #: Takes a batch; may return the partitions of which it needs no more.
-OnRecords: TypeAlias = Callable[[Sequence[LogRecord]], Collection[int] | None]
+OnRecords: TypeAlias = Callable[[Sequence[Any]], Collection[int] | None]
 
 #: All of a topic.
 WHOLE = Reach()
@@ -116,6 +117,25 @@ def scan_to_end(
     return dict(_scan(kafka, topic, reach, on_records, options, progress, on_topic).ends)
 
 
+def scan_batches(
+    session: Session,
+    topic: str,
+    on_batches: Callable[[Sequence[Batch]], None],
+    *,
+    timeout_seconds: float,
+    progress: Callable[[int, int], None] | None = None,
+) -> TopicRead:
+    """As :func:`scan_to_end`, without the records: what the headers of all their batches say.
+
+    An open transaction is seen, and does not delay the read.
+
+    :param timeout_seconds: limit of a stall.
+    """
+    fetch = FetchOptions("read_uncommitted", False, _FETCH_WAIT_MS, batches=True)
+    scan = _scan(session, topic, WHOLE, on_batches, _ReadOptions(fetch, timeout_seconds, True), progress)
+    return TopicRead(topic, (), scan.beginnings, scan.ends, scan.topic_id)
+
+
 @dataclass(frozen=True, slots=True)
 class _ReadOptions:
     """How a topic is read; see :func:`scan_to_end`."""
@@ -165,8 +185,8 @@ def _fetcher(
     topic_id: str | None,
     options: FetchOptions,
 ) -> Fetcher:
-    # Spark's executors have no librdkafka.
-    if isinstance(session, WireSession):
+    # Spark's executors have no librdkafka, which hands over no batches.
+    if isinstance(session, WireSession) or options.batches:
         from airflow_eos_provider.kafka.read.wire_fetcher import WireFetcher
 
         return WireFetcher(admin, topic, topic_id, options)
@@ -250,7 +270,7 @@ class _Scan:
         if self.to_come:
             self._fetcher.assign({partition: self.positions[partition] for partition in self.to_come})
 
-    def _take(self, look: Look) -> Sequence[LogRecord]:
+    def _take(self, look: Look) -> Sequence[Any]:
         """Move the positions; the records that stand before the ends."""
         for partition, position in look.stopped.items():
             self._reach(partition, position)

@@ -1,4 +1,5 @@
-"""Fetches records through kafka-python's connections and decodes them here, for Spark's executors.
+"""Fetches records through kafka-python's connections and decodes them here, for Spark's executors and for reads
+of batches.
 
 Each fetch stands for itself (KIP-227's sessions are not used), and names the topic by its id where brokers know ids:
 another topic of the name is not read on.
@@ -21,7 +22,7 @@ from airflow_eos_provider.kafka.admin.client import Admin, id_of, is_not_known
 from airflow_eos_provider.kafka.questions import EARLIEST, not_allowed
 from airflow_eos_provider.kafka.read.batch_decoder import Decoder
 from airflow_eos_provider.kafka.read.ends import ReplacedTopicError
-from airflow_eos_provider.kafka.read.fetched import NO_LOOK, FetchOptions, LogRecord, Look
+from airflow_eos_provider.kafka.read.fetched import NO_LOOK, FetchOptions, Look
 from airflow_eos_provider.kafka.wire import may_pass, words
 
 #: How much of one partition, and of all together, a fetch returns, bytes; a larger first batch comes whole.
@@ -81,9 +82,7 @@ class WireFetcher:
         self._positions = dict(positions)
         self._wait_ms = self._options.fetch_wait_ms
         for partition in positions:
-            self._decoders.setdefault(
-                partition, Decoder(self._topic, partition, committed=self._committed, headers=self._options.headers)
-            )
+            self._decoders.setdefault(partition, Decoder(self._topic, partition, self._options))
 
     def pause(self, partition: int) -> None:
         self._positions.pop(partition, None)
@@ -93,7 +92,7 @@ class WireFetcher:
             return NO_LOOK
         what = f"reading topic {self._topic}"
         fetched = self._admin.run(what, self._fetched, time.monotonic() + seconds)
-        records: list[LogRecord] = []
+        records: list[Any] = []
         reached: dict[int, int] = {}
         stopped: dict[int, int] = {}
         for partition, (asked, answer) in fetched.items():

@@ -6,14 +6,17 @@ Consumers hand records over without their producers; the headers of the record b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from airflow_eos_provider.kafka.admin.partition_writers import PartitionWriters, Progress, Written
-from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
-from airflow_eos_provider.kafka.read.ends import Ends, Reach
-from airflow_eos_provider.kafka.read.reader import LogRecord
+from airflow_eos_provider.kafka.admin.partition_writers import Batch, PartitionWriters, Progress, Written
+from airflow_eos_provider.kafka.read.ends import Reach
+from airflow_eos_provider.kafka.read.reader import LogRecord, scan_batches
 from airflow_eos_provider.kafka.session import Session
+
+#: Limit of a stall of the read, seconds.
+_STALL_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,14 @@ class TopicWriters:
 
 def read_writers(session: Session, topic: str, progress: Progress | None = None) -> TopicWriters:
     """Read the headers of a topic's batches to its end. An open transaction is seen, and does not delay the read."""
-    with session.admin() as admin:
-        ends = Ends(admin, topic, Reach(), CONNECT_SECONDS)
-        begin, end = ends.beginnings(), ends.now()
-    with session.transactions() as client:
-        return TopicWriters(ends.topic_id, begin, end, client.writers(topic, begin, end, progress))
+    writers: defaultdict[int, PartitionWriters] = defaultdict(PartitionWriters)
+
+    def take(batches: Iterable[Batch]) -> None:
+        for batch in batches:
+            writers[batch.partition].take(batch)
+
+    read = scan_batches(session, topic, take, timeout_seconds=_STALL_SECONDS, progress=progress)
+    return TopicWriters(read.topic_id, read.beginning_offsets, read.end_offsets, writers)
 
 
 def part_of(progress: Progress | None, number: int, parts: int) -> Progress | None:

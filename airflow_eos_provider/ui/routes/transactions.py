@@ -11,7 +11,7 @@ from fastapi import APIRouter, Response
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.kafka.admin.open_transactions import Place
+from airflow_eos_provider.kafka.admin.client import Place
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
 from airflow_eos_provider.transactions.ends import EndsOrWhy, ends_document, ends_of
 from airflow_eos_provider.transactions.look import Filter, KnownId, id_expiration_seconds

@@ -39,8 +39,11 @@ class ScriptedAdmin(Admin):
     async def connected(self, deadline: float) -> None:
         """They are known."""
 
-    def brokers(self) -> list[int]:
+    async def brokers(self, deadline: float) -> list[int]:
         return [1]
+
+    def start(self, act: Any, *arguments: Any) -> Any:
+        return act(*arguments)
 
     def any_broker(self) -> int:
         return 1

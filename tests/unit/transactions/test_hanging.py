@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +16,8 @@ from airflow_eos_provider.kafka.admin.coordinators import java_hash, one_id_for_
 from airflow_eos_provider.kafka.admin.open_transactions import HeldLook, HeldOpen
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionListing
+from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.transactions import hanging
 from airflow_eos_provider.transactions.ends import PartitionEnds
 from airflow_eos_provider.transactions.hanging import Hanging, HangingLook, decide, find_hanging
 from airflow_eos_provider.transactions.look import owner_of
@@ -84,12 +85,6 @@ class Client:
         self.whole, self.opened = whole, opened
         self.asked: list[str] = []
 
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
     def held_open(self, places: Any) -> HeldLook:
         self.asked.append(f"partitions {sorted(places)}")
         return looked(HELD)
@@ -110,7 +105,7 @@ class Client:
 def test_the_partitions_are_asked_before_the_coordinators_and_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = [("orders", 2), ("orders", 3)]
     client = Client(())
-    monkeypatch.setattr(hanging, "TransactionsClient", lambda settings: client)
+    monkeypatch.setattr(Session, "transactions", lambda session: nullcontext(client))
     assert len(find_hanging(KafkaSettings.of("b:1"), everything, 50).hanging) == 1
     assert client.asked == [
         f"partitions {everything}",
@@ -122,7 +117,7 @@ def test_the_partitions_are_asked_before_the_coordinators_and_after_them(monkeyp
 
 def test_where_a_coordinator_has_it_open_the_whole_list_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client(None, described(("orders", 3)))
-    monkeypatch.setattr(hanging, "TransactionsClient", lambda settings: client)
+    monkeypatch.setattr(Session, "transactions", lambda session: nullcontext(client))
     assert find_hanging(KafkaSettings.of("b:1"), [("orders", 3)], 50) == HangingLook((), (), {})
     assert client.asked == ["partitions [('orders', 3)]", "list of the open", "describe ['g-c-0']"]
 
@@ -146,7 +141,7 @@ def test_the_command_that_ends_it_is_one_that_is_not_refused(found: Hanging, wor
 def test_without_an_answer_of_every_coordinator_nothing_is_called_hanging(
     monkeypatch: pytest.MonkeyPatch, coordinators: int, whole: tuple[TransactionListing, ...] | None
 ) -> None:
-    monkeypatch.setattr(hanging, "TransactionsClient", lambda settings: Client(whole))
+    monkeypatch.setattr(Session, "transactions", lambda session: nullcontext(Client(whole)))
     found = find_hanging(KafkaSettings.of("b:1"), [("orders", 3)], coordinators)
     assert (found.hanging, found.unseen) == ((), (HELD,))
 
@@ -155,7 +150,7 @@ def test_without_an_answer_of_every_coordinator_nothing_is_called_hanging(
 def test_topics_that_may_be_hidden_are_not_known(monkeypatch: pytest.MonkeyPatch, opened: tuple[HeldOpen, ...]) -> None:
     client = Client(())
     monkeypatch.setattr(client, "held_open", lambda places: looked(*opened))
-    monkeypatch.setattr(hanging, "TransactionsClient", lambda settings: client)
+    monkeypatch.setattr(Session, "transactions", lambda session: nullcontext(client))
     places = [("orders", 3)]
     assert find_hanging(KafkaSettings.of("b:1"), places, 50).is_whole
     found = find_hanging(KafkaSettings.of("b:1"), places, 50, "topics that User:a may not see")

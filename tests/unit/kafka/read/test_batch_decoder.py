@@ -7,8 +7,9 @@ import struct
 import pytest
 
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.kafka.admin.partition_writers import Batch, Outcome, PartitionWriters, Written
 from airflow_eos_provider.kafka.read.batch_decoder import Decoder
-from airflow_eos_provider.kafka.read.fetched import LogRecord
+from airflow_eos_provider.kafka.read.fetched import FetchOptions, LogRecord
 from airflow_eos_provider.kafka.write.record_batches import Record, encode_records
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
@@ -22,9 +23,9 @@ def batch(base: int, *values: str, codec: str = "none", producer: int | None = N
     data = bytearray(encode_records("t", 0, records, codec, 1 << 30).data)
     struct.pack_into(">q", data, 0, base)
     (attributes,) = struct.unpack_from(">h", data, 21)
-    if producer is not None:
-        attributes |= TRANSACTIONAL
-        struct.pack_into(">qh", data, 43, producer, 0)
+    if producer is None:
+        attributes &= ~TRANSACTIONAL
+    struct.pack_into(">qh", data, 43, *((-1, -1) if producer is None else (producer, 0)))
     if append_ms:
         attributes |= 0x08
         struct.pack_into(">q", data, 35, append_ms)
@@ -47,17 +48,21 @@ def marker(offset: int, producer: int, *, commits: bool, late: bytes = b"\0", em
     return header + record
 
 
+def decoder(*, committed: bool = True, headers: bool = False, batches: bool = False) -> Decoder:
+    isolation = "read_committed" if committed else "read_uncommitted"
+    return Decoder("t", 0, FetchOptions(isolation, headers, 10, batches))
+
+
 def read(
     data: bytes, position: int = 0, aborted: tuple[tuple[int, int], ...] = (), *, committed: bool = True
 ) -> tuple[list[tuple[int, str]], int]:
-    decoder = Decoder("t", 0, committed=committed, headers=False)
-    records, end = decoder.decode(data, position, aborted)
+    records, end = decoder(committed=committed).decode(data, position, aborted)
     return [(record.offset, (record.value or b"").decode()) for record in records], end
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_a_batch_is_read_whole(codec: str) -> None:
-    records, end = Decoder("t", 0, committed=True, headers=True).decode(batch(5, "a", "b" * 99, codec=codec), 5, ())
+    records, end = decoder(headers=True).decode(batch(5, "a", "b" * 99, codec=codec), 5, ())
     headers: list[tuple[str, str | bytes | None]] = [("h", b"v"), ("n", None)]
     assert records == [
         LogRecord("t", 0, 5, 1000, b"k", b"a", headers),
@@ -67,7 +72,7 @@ def test_a_batch_is_read_whole(codec: str) -> None:
 
 
 def test_a_topic_with_the_brokers_time_has_that() -> None:
-    records, _ = Decoder("t", 0, committed=True, headers=False).decode(batch(0, "a", "b", append_ms=7), 0, ())
+    records, _ = decoder().decode(batch(0, "a", "b", append_ms=7), 0, ())
     assert [record.timestamp_ms for record in records] == [7, 7]
 
 
@@ -114,6 +119,43 @@ def test_a_batch_whose_marker_compaction_has_taken_ends_nothing() -> None:
     log = batch(0, "aborted", producer=1) + marker(1, 2, commits=False, empty=True) + batch(2, "too", producer=1)
     assert read(log, aborted=((1, 0),)) == ([], 3)
     assert read(batch(0, "a") + marker(1, 1, commits=False, empty=True)) == ([(0, "a")], 2)
+
+
+def heads(data: bytes) -> list[Batch]:
+    return decoder(committed=False, batches=True).decode(data, 0, ())[0]
+
+
+def test_headers_tell_the_producer_and_the_end_of_a_transaction_and_pass_over_records() -> None:
+    log = batch(0, "a", "b", "c") + batch(3, "d", "e", producer=41, codec="gzip")
+    ends = marker(5, 41, commits=True) + marker(6, 42, commits=False)
+    assert heads(log + ends) == [
+        Batch(0, 2, -1, -1, False),
+        Batch(3, 4, 41, 0, True),
+        Batch(5, 5, 41, 0, True, True),
+        Batch(6, 6, 42, 0, True, False),
+    ]
+
+
+def test_a_marker_is_read_as_compaction_leaves_it() -> None:
+    """In a batch of another time (KIP-534); and a batch whose marker is gone ends nothing."""
+    assert heads(marker(5, 41, commits=False, late=b"\xff\xb7\xf3\x52")) == [Batch(5, 5, 41, 0, True, False)]
+    assert heads(marker(5, 41, commits=False, empty=True)) == []
+
+
+def test_a_record_is_open_until_the_marker_of_its_producer_comes() -> None:
+    def after(log: bytes) -> None:
+        for each in heads(log):
+            writers.take(each)
+
+    writers = PartitionWriters()
+    after(batch(10, "a") + batch(11, "b", producer=41) + batch(12, "c", producer=42))
+    assert writers.at(10) == Written(None, None, Outcome.PLAIN)
+    assert writers.at(11) == Written(41, 0, Outcome.OPEN)
+    after(marker(13, 41, commits=False) + batch(14, "d", producer=41) + marker(15, 42, commits=True))
+    assert [writers.at(offset).outcome for offset in (11, 12, 14)] == [Outcome.ABORTED, Outcome.COMMITTED, Outcome.OPEN]
+    assert [writers.at(offset).is_committed for offset in (10, 11, 12, 14)] == [True, False, True, False]
+    with pytest.raises(KeyError):
+        writers.at(9)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
-from airflow_eos_provider.kafka.admin import transactions
+from airflow_eos_provider.kafka.admin import client
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.quiet import quiet_kafka_python
 from airflow_eos_provider.kafka.read import reader as read
@@ -47,7 +47,7 @@ def test_the_text_of_a_record_and_of_a_read_leaves_values_out() -> None:
 
 @pytest.fixture
 def seconds_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (read, transactions):
+    for module in (read, client):
         monkeypatch.setattr(module, "CONNECT_SECONDS", 3.0)
 
 
@@ -69,8 +69,8 @@ def test_transactions_of_a_broker_that_is_not_there_are_reported_within_seconds(
     capfd: pytest.CaptureFixture[str], task_log: list[logging.LogRecord]
 ) -> None:
     started = time.monotonic()
-    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"), TransactionsClient(NOBODY):
-        pass
+    with TransactionsClient(NOBODY) as client, pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
+        client.list()
     assert time.monotonic() - started < 120
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("", "")
@@ -113,8 +113,8 @@ def test_no_password_is_logged_at_any_level(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level(logging.DEBUG)
     client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
     settings = KafkaSettings.of("127.0.0.1:1", {**client, "sasl.password": "canary-7f3a"})
-    with pytest.raises(UnreachableError) as first, TransactionsClient(settings, timeout_seconds=1):
-        pass
+    with TransactionsClient(settings, timeout_seconds=1) as client, pytest.raises(UnreachableError) as first:
+        client.list()
     with pytest.raises(UnreachableError) as second:
         read_to_end(settings, "t", timeout_seconds=1)
     assert caplog.records  # so there was something to look at
