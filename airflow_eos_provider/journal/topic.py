@@ -19,13 +19,12 @@ from airflow_eos_provider.journal.records import (
     encode,
 )
 from airflow_eos_provider.journal.transactions import TRANSACTION_TIMEOUT_MS
-from airflow_eos_provider.kafka.acl_values import Operation, Resource
 from airflow_eos_provider.kafka.read.ends import UnknownTopicError
 from airflow_eos_provider.kafka.read.follow import Follower
 from airflow_eos_provider.kafka.session import Kafka, session_of
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.kafka.write.plain import ANY_PARTITION, write_plainly
+from airflow_eos_provider.kafka.write.plain import write_plainly
 
 #: Limit of one call that is no transaction.
 CALL_TIMEOUT_SECONDS = 20.0
@@ -98,9 +97,8 @@ def clock_of(settings: KafkaSettings, group_id: str) -> BrokerClock:
 def _append(settings: KafkaSettings, group_id: str, key: str, value: bytes | None, *, once: bool) -> int:
     """Append one record to a journal, outside of any transaction; returns the broker's time of it, milliseconds."""
     topic = journal_topic(group_id)
-    needs = {Resource.TOPIC: (topic, (Operation.WRITE, Operation.DESCRIBE))}
-    records, what = [(ANY_PARTITION, key.encode(), value)], f"writing to topic {topic}"
-    return write_plainly(settings, topic, records, what, seconds=CALL_TIMEOUT_SECONDS, once=once, needs=needs)
+    records, what = [(0, key.encode(), value)], f"writing to topic {topic}"
+    return write_plainly(settings, topic, records, what, seconds=CALL_TIMEOUT_SECONDS, once=once)
 
 
 def prepare_journal(settings: KafkaSettings, group_id: str, report: Callable[[str], None]) -> None:

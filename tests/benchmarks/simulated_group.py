@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from airflow_eos_provider.connect.group import describe_group
-from airflow_eos_provider.kafka.clients import ClientErrors, quiet_consumer
+from airflow_eos_provider.kafka.clients import assigned_consumer
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: ``group.max.session.timeout.ms`` of a broker; so long a member stays that sends no heartbeat, milliseconds.
@@ -164,7 +164,7 @@ def simulated_group(
 
 def _wait_for_coordinator(kafka: KafkaSettings, group_id: str) -> None:
     """A cluster's first group makes the topic of groups, which takes a moment."""
-    consumer = quiet_consumer(kafka, ClientErrors(), group_id=group_id)
+    consumer = assigned_consumer(kafka, {"group_id": group_id}).client
     deadline = time.monotonic() + JOIN_SECONDS
     while True:
         try:

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError
+from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, UnreachableError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.topics import control_topic, reader as topic_reader
 from airflow_eos_provider.interval.topics.control_topic import ControlReader, ControlState, generation_records
@@ -23,6 +23,7 @@ from airflow_eos_provider.kafka.read.reader import LogRecord, Reach, read_to_end
 from airflow_eos_provider.kafka.session import Kafka, Session, WireSession
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.kafka.write.plain import write_plainly
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from airflow_eos_provider.lab.lab import Lab
 from tests.waiting import answered, until
@@ -176,6 +177,20 @@ def test_a_partition_that_is_not_there_is_named(kafka: Kafka, topic: str) -> Non
     for reach in (Reach(partitions=[1, 9]), Reach(start={9: 0})):
         with pytest.raises(ConfigurationError, match="no partition 9"):
             read_to_end(kafka, topic, reach)
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_what_is_written_plainly_is_there_once_in_its_order(settings: KafkaSettings, topic: str, once: bool) -> None:
+    """More of a partition than one batch takes, and records without a value."""
+    began_ms = int(time.time() * 1000)
+    written = [(number % 2, b"%d" % number, None if number % 7 == 0 else b"v" * 2_000) for number in range(1_000)]
+    appended_ms = write_plainly(settings, topic, written, "writing", seconds=60, once=once)
+    assert began_ms <= appended_ms <= time.time() * 1000
+    read = read_to_end(settings, topic).records
+    assert [(one.partition, one.key, one.value) for one in read if one.partition == 0] == written[::2]
+    assert [(one.partition, one.key, one.value) for one in read if one.partition == 1] == written[1::2]
+    with pytest.raises(UnreachableError, match="did not answer"):
+        write_plainly(settings, "no-such-topic", [(0, b"k", b"v")], "writing", seconds=1)
 
 
 def test_headers_are_read_where_they_are_asked_for(kafka: Kafka, topic: str, plain: Producer) -> None:

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict
@@ -25,7 +26,6 @@ from airflow_eos_provider.journal.journal import ask, read_journal
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import Request, RequestKind, RolloutState
 from airflow_eos_provider.journal.topic import prepare_journal
-from airflow_eos_provider.kafka.clients import ClientErrors, quiet_producer
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.operators.changes import ConnectCloseOperator, ConnectClosePlanOperator
@@ -63,7 +63,7 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
     kafka = lab.cluster().kafka
     prepare_journal(kafka, lab.group_id, print)
     document = {"schema": 2, "rollout_id": NEWER, "state": "running", "started_at": 1.0, "waves": [["w1"], ["w2"]]}
-    producer = quiet_producer(kafka, ClientErrors())
+    producer = Producer(kafka.confluent())
     for key in (f"rollout/{NEWER}", f"wave/{NEWER}/1"):
         producer.produce(journal_topic(lab.group_id), key=key.encode(), value=json.dumps(document).encode())
     assert producer.flush(180) == 0

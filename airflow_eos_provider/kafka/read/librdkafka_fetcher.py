@@ -12,7 +12,8 @@ from confluent_kafka import OFFSET_END, KafkaError, KafkaException, Message, Top
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
-from airflow_eos_provider.kafka.clients import NOT_KNOWN, AssignedConsumer, explain
+from airflow_eos_provider.kafka.clients import NOT_KNOWN, AssignedConsumer
+from airflow_eos_provider.kafka.questions import not_allowed
 from airflow_eos_provider.kafka.read.fetched import NO_LOOK, FetchOptions, LogRecord, Look
 from airflow_eos_provider.kafka.session import Session
 
@@ -122,8 +123,9 @@ class LibrdkafkaFetcher:
             offset: Any = message.offset()
             stopped[partition] = offset
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            needs = {Resource.TOPIC: (self._topic, (Operation.READ, Operation.DESCRIBE))}
-            raise explain(error, f"reading topic {self._topic}", self._session.settings, needs=needs)
+            needed = (Operation.READ, Operation.DESCRIBE)
+            what = f"reading topic {self._topic}"
+            raise not_allowed(self._session.settings, what, needed, Resource.TOPIC, self._topic)
         elif error.code() in NOT_KNOWN:
             raise EosError(f"The topic {self._topic} went away while it was read.")
         # Anything else is news of the coordinator (we have no group, so no right to it is needed) or of a broker that

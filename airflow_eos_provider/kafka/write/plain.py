@@ -2,64 +2,129 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message
+import kafka.errors
+from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
-from airflow_eos_provider.errors import UnreachableError
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
-from airflow_eos_provider.kafka.clients import ClientErrors, explain, quiet_producer
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.admin.client import Admin, error_in
+from airflow_eos_provider.kafka.questions import not_allowed
+from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.write.record_batches import EncodedBatch, Record, encode_records, seal
 
-#: Leaves the choice to the producer.
-ANY_PARTITION = -1
+#: The last version that names topics; later ones have their ids.
+_PRODUCE = 12
+
+#: Records of one batch, bytes, about; brokers take twice as much by default.
+_BATCH_BYTES = 500_000
+
+_ALL_IN_SYNC = -1
+
+#: A broker waits so long for the other copies of a batch, milliseconds.
+_ACKNOWLEDGE_MS = 10_000
+
+#: A batch of a producer without an id is appended as often as it is sent.
+_NO_PRODUCER = (-1, -1)
 
 
 def write_plainly(
-    settings: KafkaSettings,
+    cluster: Kafka,
     topic: str,
     records: Iterable[tuple[int, bytes, bytes | None]],
     what: str,
     *,
     seconds: float,
     once: bool = True,
-    needs: Mapping[Resource, tuple[str, Sequence[Operation]]] = {},
 ) -> int:
-    """Write records one by one. If one is refused, the records before it stay written.
+    """Write records: partition, key and value. If one is refused, the batches before its own stay written.
 
-    :param once: a retry must not append a record twice. It costs half a second: librdkafka asks for its producer id
-        before it is connected, and asks again after that time.
-    :returns: the broker's time of the last that was appended, milliseconds since the epoch.
+    :param once: a retry must not append a record twice.
+    :returns: the broker's time of the last batch, milliseconds since the epoch; this machine's, unless the topic has
+        the broker's.
     """
-    failures: list[KafkaError] = []
-    appended = 0
+    with session_of(cluster) as session, session.admin() as admin:
 
-    def note(error: KafkaError | None, message: Message) -> None:
-        nonlocal appended
-        if error is not None:
-            failures.append(error)
-        else:
-            appended = message.timestamp()[1]
+        async def producer(deadline: float) -> tuple[int, int]:
+            request = InitProducerIdRequest(
+                transactional_id=None, transaction_timeout_ms=0, producer_id=-1, producer_epoch=-1
+            )
+            answer = await admin.wire.answer(request, admin.wire.any_broker(), deadline)
+            if (error := error_in(answer)) is not None:
+                raise error
+            return answer.producer_id, answer.producer_epoch
 
-    client_errors = ClientErrors()
-    producer = quiet_producer(settings, client_errors, enable_idempotence=once)
-    try:
-        for partition, key, value in records:
-            while True:
-                try:
-                    producer.produce(topic, value, key, partition=partition, on_delivery=note)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        left = producer.flush(seconds)
-    except KafkaException as error:
-        raise explain(error.args[0], what, settings, client_errors, needs) from error
-    if failures:
-        raise explain(failures[0], what, settings, client_errors, needs)
-    if left:
-        raise UnreachableError(
-            f"The Kafka cluster at {settings.bootstrap_servers} did not answer ({what}): "
-            f"{client_errors.last or 'no answer in time'}.",
-            remedy="Make the broker answer and try again.",
-        )
-    return appended
+        batches = _batches(topic, records, admin.ask(what, producer, seconds) if once else _NO_PRODUCER)
+        appended_at_ms = 0
+
+        async def append(deadline: float) -> int:
+            nonlocal appended_at_ms
+            while batches:
+                appended_at_ms = await _append(admin, batches[0], deadline)
+                del batches[0]  # what is asked again begins with the batch whose answer was lost
+            return appended_at_ms
+
+        try:
+            return admin.ask(what, append, seconds)
+        except ConfigurationError as error:
+            if not isinstance(error.__cause__, kafka.errors.TopicAuthorizationFailedError):
+                raise
+            needed = (Operation.WRITE, Operation.DESCRIBE)
+            raise not_allowed(session.settings, what, needed, Resource.TOPIC, topic) from error
+
+
+def _batches(
+    topic: str, records: Iterable[tuple[int, bytes, bytes | None]], producer: tuple[int, int]
+) -> list[EncodedBatch]:
+    now_ms = time.time_ns() // 1_000_000
+    by_partition: defaultdict[int, list[list[Record]]] = defaultdict(lambda: [[]])
+    sizes: defaultdict[int, int] = defaultdict(int)
+    for partition, key, value in records:
+        sizes[partition] += len(key) + len(value or b"")
+        if sizes[partition] > _BATCH_BYTES and by_partition[partition][-1]:
+            by_partition[partition].append([])
+            sizes[partition] = len(key) + len(value or b"")
+        by_partition[partition][-1].append((key, value, None, now_ms))
+    found = []
+    for partition, parts in by_partition.items():
+        sequence = 0
+        for part in parts:
+            batch = encode_records(topic, partition, part, is_transactional=False)
+            seal(batch, *producer, -1 if producer == _NO_PRODUCER else sequence)
+            sequence += batch.count
+            found.append(batch)
+    return found
+
+
+async def _append(admin: Admin, batch: EncodedBatch, deadline: float) -> int:
+    """Send a batch to its partition's leader; returns when it was appended, milliseconds since the epoch."""
+    where = f"{batch.topic}-{batch.partition}"
+    if admin.wire.leader_of(batch.topic, batch.partition) is None:
+        await admin.wire.refresh([batch.topic], deadline)
+    leader = admin.wire.leader_of(batch.topic, batch.partition)
+    if leader is None:
+        raise kafka.errors.LeaderNotAvailableError(f"{where} has no leader")
+    topic = ProduceRequest.TopicProduceData
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=_ALL_IN_SYNC,
+        timeout_ms=_ACKNOWLEDGE_MS,
+        topic_data=[
+            topic(
+                name=batch.topic,
+                partition_data=[topic.PartitionProduceData(index=batch.partition, records=batch.data)],
+            )
+        ],
+        max_version=_PRODUCE,
+    )
+    ((answer,),) = [each.partition_responses for each in (await admin.wire.answer(request, leader, deadline)).responses]
+    error: Any = error_in(answer, where)
+    if isinstance(error, kafka.errors.UnknownTopicOrPartitionError):  # it may have heard nothing of a new topic yet
+        raise kafka.errors.LeaderNotAvailableError(where)
+    if error is not None and not isinstance(error, kafka.errors.DuplicateSequenceNumberError):
+        raise error
+    return answer.log_append_time_ms if answer.log_append_time_ms >= 0 else time.time_ns() // 1_000_000

@@ -63,13 +63,15 @@ def batch_of(
     timestamps: tuple[int, int],
     compression: Compression,
     largest: int = MAX_MESSAGE_BYTES,
+    *,
+    is_transactional: bool = True,
 ) -> EncodedBatch:
     """A batch of records that are encoded already.
 
     :param data: room for the header, then the records. They stay uncompressed where the codec saves nothing.
     :param largest: the topic's ``max.message.bytes``.
     """
-    attributes = _TRANSACTIONAL
+    attributes = _TRANSACTIONAL if is_transactional else 0
     if compression.code:
         packed = compression.compressed(memoryview(data)[HEADER_BYTES:])
         if len(packed) < len(data) - HEADER_BYTES:
@@ -95,6 +97,8 @@ def encode_records(
     records: Sequence[Record],
     compression: str = "none",
     largest: int = MAX_MESSAGE_BYTES,
+    *,
+    is_transactional: bool = True,
 ) -> EncodedBatch:
     """One batch of a few records, such as ledger records. Needs no numpy and no pyarrow.
 
@@ -107,7 +111,9 @@ def encode_records(
         parts = [b"\0", varint(timestamp_ms - stamps[0]), varint(delta), _sized(key), _sized(value)]
         body = b"".join([*parts, varint(len(headers or ())), header_bytes(headers)])
         data += varint(len(body)) + body
-    return batch_of(topic, partition, len(records), data, (stamps[0], max(stamps)), Compression(compression), largest)
+    span = (stamps[0], max(stamps))
+    codec = Compression(compression)
+    return batch_of(topic, partition, len(records), data, span, codec, largest, is_transactional=is_transactional)
 
 
 def header_bytes(headers: Headers | None) -> bytes:

@@ -498,7 +498,7 @@ class _Act:
             self._require_untouched()
             for topic, those in groupby(sorted(writes, key=_topic), key=_topic):
                 records = [(write.kafka_partition, write.key, write.after) for write in those]
-                write_plainly(kafka.settings, topic, records, "writing source offsets", seconds=_FLUSH_SECONDS)
+                write_plainly(kafka, topic, records, "writing source offsets", seconds=_FLUSH_SECONDS)
             self._require_untouched()
             return
         # The id of the connector's first task: Connect fences it before any task starts, and a task takes it before it
