@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Sequence
 
 from airflow_eos_provider.connect.group import known_group, other_groups
@@ -12,7 +11,6 @@ from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_wo
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.transactions.changes import Moment
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
 from airflow_eos_provider.transactions.look import (
     Filter,
@@ -24,10 +22,10 @@ from airflow_eos_provider.transactions.look import (
 
 
 class Scope:
-    """One group's transactions, and partitions that may hold some open; looked at as often as asked.
+    """One group's transactions, and partitions that may hold some open.
 
     :param topics: to look in for hanging transactions; empty for all.
-    :param report: called, once, with what makes the owners of ids uncertain.
+    :param report: called with what makes the owners of ids uncertain.
     """
 
     def __init__(
@@ -41,7 +39,6 @@ class Scope:
         self._session = session
         self._config_topic = config_topic
         self._topics = tuple(topics)
-        self._said = ""
 
     def state(self) -> ClusterState | None:
         """What the config topic says; None if it cannot be read.
@@ -52,9 +49,7 @@ class Scope:
         try:
             return read_cluster_state(self._session.kafka, topic)
         except (ReadTimeoutError, UnreachableError) as error:
-            if error.found != self._said:
-                self._report(f"{error.found} So the owner of an id is derived from its name only.")
-            self._said = error.found
+            self._report(f"{error.found} So the owner of an id is derived from its name only.")
             return None
 
     def others(self) -> tuple[KnownGroup, ...]:
@@ -71,22 +66,12 @@ class Scope:
             raise no_topic(self._session.kafka, missing)
         return known
 
-    def look(self, wanted: Filter, *, by_name: bool = False) -> Moment:
-        """What is open and what hangs at this moment.
-
-        :param by_name: tell whose an id is by its name, without the config topic.
-        """
-        opened = self.ids(wanted, None if by_name else self.state())
-        if self._topics and not by_name:
-            opened = [one for one in opened if {topic for topic, _ in one.description.partitions} & {*self._topics}]
-        return Moment(time.time(), tuple(opened), self.hanging())
-
     def hanging(self) -> HangingLook:
         """What hangs in the topics."""
         known = self.partitions()
         places = [(topic, number) for topic in self._topics or known for number in range(known[topic])]
         hidden = "" if self._topics else hidden_topics(self._session.kafka)
-        return find_hanging(self._session.kafka.settings, places, known.get(STATE_TOPIC, 0), hidden)
+        return find_hanging(self._session.kafka, places, known.get(STATE_TOPIC, 0), hidden)
 
 
 def connectors_of(state: ClusterState | None) -> Collection[str] | None:
