@@ -186,6 +186,7 @@ READING: Mapping[str, Needs] = {
     "acl check": _acl_check,
 }
 
+
 def tool_rules(facts: ToolFacts, verbs: Mapping[str, Needs]) -> list[Rule]:
     """The rights that ``eos`` needs for some of its verbs."""
     found: dict[tuple[object, ...], Rule] = {}
