@@ -23,12 +23,9 @@ from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.topic import read_offsets_topic
-from tests.integration.offsets_cluster import killed
+from tests.integration.offsets_cluster import FILE_SOURCE, killed
 from tests.system.modes import close_what_is_open
-from tests.waiting import status_of, until
-
-FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
-DEADLINE_SECONDS = 300.0
+from tests.waiting import status_of, wait_for
 
 #: A further setting of the offsets topics, as the worker's file has it.
 SEGMENT = {"segment.bytes": "2097152"}
@@ -57,7 +54,7 @@ def connector(lab: Lab, name: str, own_topic: str, state: str = "STOPPED") -> No
     with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.create(name, {**config, "offsets.storage.topic": own_topic}, state)
         # Its worker has started it then, and with it its store of offsets.
-        until(lambda: name in rest.statuses(), f"the start of {name}", seconds=DEADLINE_SECONDS)
+        wait_for(f"the start of {name}", lambda: name in rest.statuses())
 
 
 def about(document: dict[str, Any], topic: str) -> list[str]:
@@ -145,7 +142,7 @@ def test_a_missing_own_topic_is_created_as_the_worker_had_it_and_the_connector_u
     workers, settings = topics.describe([topic])[topic], topics.settings_of([topic])[topic]
     admin = AdminClient(lab.cluster().kafka.confluent())
     admin.delete_topics([topic])[topic].result()
-    until(lambda: not topics.describe([topic]), f"the end of {topic}", seconds=DEADLINE_SECONDS)
+    wait_for(f"the end of {topic}", lambda: not topics.describe([topic]))
     assert about(checked(eos), topic) == [f"There is no topic {topic} (own offsets topic of own)."]
 
     create = ("topics", "create", "--yes", "--own-topic", "to-come")
@@ -166,11 +163,8 @@ def test_a_missing_own_topic_is_created_as_the_worker_had_it_and_the_connector_u
     connector(lab, "to-come", "to-come")
     with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
         rest.resume("to-come")
-    until(
-        lambda: read_offsets_topic(lab.cluster().kafka, "to-come").committed.get("to-come"),
-        "its committed offset",
-        seconds=DEADLINE_SECONDS,
-    )
+    kafka = lab.cluster().kafka
+    wait_for("its committed offset", lambda: "to-come" in read_offsets_topic(kafka, "to-come").committed)
     assert topics.describe(["to-come"])["to-come"] == ours["to-come"]
 
 
@@ -180,11 +174,11 @@ def test_an_own_topic_that_is_not_compacted_fails_its_connector_until_it_is_mend
     lab.create_topic("not-compacted", 1)
     connector(lab, "kept-out", "not-compacted", "RUNNING")
     with ConnectRest(lab.connect_urls[0], retry_seconds=180) as rest:
-        until(lambda: status_of(rest, "kept-out").state == "FAILED", "its failure", seconds=DEADLINE_SECONDS)
+        wait_for("its failure", lambda: status_of(rest, "kept-out").state == "FAILED")
         assert "cleanup.policy" in (status_of(rest, "kept-out").trace or "")
         eos.run("topics", "create", "--yes")
         rest.restart("kept-out", include_tasks=True)
-        until(lambda: status_of(rest, "kept-out").state == "RUNNING", "its start", seconds=DEADLINE_SECONDS)
+        wait_for("its start", lambda: status_of(rest, "kept-out").state == "RUNNING")
         rest.delete("kept-out")
     settings = topics.settings_of(["not-compacted"])["not-compacted"]
     assert {"cleanup.policy": "compact", **SEGMENT}.items() <= settings.items()

@@ -68,27 +68,13 @@ def test_what_would_be_refused_again_is_not(write: Any) -> None:
     assert story(brokers) == ["Produce", "EndTxn"]
 
 
-@pytest.mark.parametrize(
-    ("request_name", "code", "right"),
-    [
-        ("InitProducerId", kafka.errors.TransactionalIdAuthorizationFailedError, "Write on TransactionalId"),
-        ("InitProducerId", kafka.errors.ClusterAuthorizationFailedError, "IdempotentWrite on Cluster"),
-        ("Produce", kafka.errors.TopicAuthorizationFailedError, "Write on Topic"),
-    ],
-)
-def test_a_missing_right_is_named_with_the_command_that_grants_it(
-    monkeypatch: pytest.MonkeyPatch, request_name: str, code: Any, right: str
-) -> None:
-    brokers = ScriptedWire(**{request_name: [code.errno]})
+def test_a_missing_right_is_named_with_the_command_that_grants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = ScriptedWire(Produce=[kafka.errors.TopicAuthorizationFailedError.errno])
     monkeypatch.setattr(producer, "Wire", lambda *_, **__: brokers)
     journal = JournalTransactions(KafkaSettings.of("127.0.0.1:1"), "eos-rollout-lab", "eos-rollout-lab")
-
-    def written() -> None:
-        journal.init()
+    journal.init()
+    with pytest.raises(ConfigurationError, match=r"refused User:ANONYMOUS .*: Write on Topic") as refused:
         journal.write({"lease": b"1"})
-
-    with pytest.raises(ConfigurationError, match=f"refused User:ANONYMOUS .*: {right}") as refused:
-        written()
     command = "kafka-acls --bootstrap-server 127.0.0.1:1 --add --allow-principal User:ANONYMOUS --operation "
     assert command in str(refused.value.remedy)
 

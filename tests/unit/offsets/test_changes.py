@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_eos_provider.connect.topics.source_offsets import OffsetLog, offset_key
+from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.read.reader import LogRecord
-from airflow_eos_provider.kafka.read.writers import TopicWriters
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.offsets.seen.backup import BackedUpTopic, Backup
 from airflow_eos_provider.offsets.topic import OffsetsTopic
@@ -27,6 +26,7 @@ from airflow_eos_provider.offsets.verbs.changes import (
     restore,
 )
 from airflow_eos_provider.offsets.verbs.request import Wanted
+from tests.unit.offsets.topics import topic_of
 
 PARTITIONS = 5
 A, B = offset_key("c", {"file": "a"}), offset_key("c", {"file": "b"})
@@ -34,12 +34,10 @@ ODD = b'["c",{"z":"1","a":"2"}]'  # not Java's order
 
 
 def topic(name: str, *entries: tuple[bytes, bytes | None] | tuple[bytes, bytes | None, int]) -> OffsetsTopic:
-    log = OffsetLog(name)
-    for position, (key, value, *place) in enumerate(entries):
-        partition = place[0] if place else partition_of(key, PARTITIONS)
-        log.take([LogRecord(name, partition, position, position, key, value)])
-    ends = dict.fromkeys(range(PARTITIONS), len(entries))
-    return OffsetsTopic(name, f"{name}-id", ends, log.committed(), {}, TopicWriters(None, {}, ends, {}))
+    def record(position: int, key: bytes, value: bytes | None, partition: int | None = None) -> LogRecord:
+        return LogRecord(name, home(key) if partition is None else partition, position, position, key, value)
+
+    return topic_of(name, [record(position, *entry) for position, entry in enumerate(entries)], PARTITIONS)
 
 
 def home(key: bytes) -> int:

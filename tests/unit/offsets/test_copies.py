@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.topics.source_offsets import OffsetLog, offset_key
+from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.kafka.admin.partition_writers import Outcome
 from airflow_eos_provider.kafka.read.reader import LogRecord
-from airflow_eos_provider.kafka.read.writers import TopicWriters
 from airflow_eos_provider.offsets.seen.copies import Copies, all_copies, copies
 from airflow_eos_provider.offsets.seen.group import GroupOffsets
 from airflow_eos_provider.offsets.topic import OffsetsTopic
+from tests.unit.offsets.topics import topic_of
 
 #: (source partition, offset or None for a removal, time in milliseconds)
 Entry = tuple[str, dict[str, Any] | None, int]
@@ -22,20 +22,23 @@ Entry = tuple[str, dict[str, Any] | None, int]
 
 def topic(name: str, entries: tuple[Entry, ...], outcomes: tuple[Outcome, ...] = ()) -> OffsetsTopic:
     """:param outcomes: of the transactions of the entries; committed by default."""
-    log = OffsetLog(name, (lambda record: outcomes[record.offset]) if outcomes else (lambda record: Outcome.COMMITTED))
-    for position, (partition, offset, at) in enumerate(entries):
-        value = None if offset is None else json.dumps(offset).encode()
-        log.take([LogRecord(name, 0, position, at, offset_key("c", {"p": partition}), value)])
-    return OffsetsTopic(
-        name, "id", {0: len(entries)}, log.committed(), log.open(), TopicWriters(None, {}, {}, {}), log.aborted()
-    )
+    records = [
+        LogRecord(name, 0, position, at, offset_key("c", {"p": partition}), offset and json.dumps(offset).encode())
+        for position, (partition, offset, at) in enumerate(entries)
+    ]
+    if not outcomes:
+        return topic_of(name, records)
+    return topic_of(name, records, outcome=lambda record: outcomes[record.offset])
 
 
 def beside(own: tuple[Entry, ...] | None, global_: tuple[Entry, ...], outcomes: tuple[Outcome, ...] = ()) -> Copies:
     """:param own: None: the topic does not exist."""
+    return of_group({} if own is None else {"own": topic("own", own, outcomes)}, topic("global", global_))
+
+
+def of_group(own_topics: dict[str, OffsetsTopic], global_topic: OffsetsTopic) -> Copies:
     connectors = {"c": ConnectorStatus("c", "source", "RUNNING", "w")}
-    own_topics = {} if own is None else {"own": topic("own", own, outcomes)}
-    found = copies(GroupOffsets(topic("global", global_), own_topics, connectors, {"c": "own"}), "c")
+    found = copies(GroupOffsets(global_topic, own_topics, connectors, {"c": "own"}), "c")
     assert found is not None
     return found
 
@@ -101,16 +104,10 @@ def test_an_own_topic_that_is_not_there_is_left_behind_by_what_the_global_one_ha
 
 
 def test_of_several_records_of_a_key_the_newest_counts() -> None:
-    log = OffsetLog("global")
     key = offset_key("c", {"p": "a"})
-    log.take([LogRecord("global", 0, 7, 100, key, b'{"n": 1}'), LogRecord("global", 1, 1, 2_000, key, b'{"n": 5}')])
-    global_ = OffsetsTopic("global", "id", {0: 8, 1: 2}, log.committed(), {}, TopicWriters(None, {}, {}, {}))
-    connectors = {"c": ConnectorStatus("c", "source", "RUNNING", "w")}
-    found = copies(
-        GroupOffsets(global_, {"own": topic("own", (("a", {"n": 5}, 1_900),))}, connectors, {"c": "own"}), "c"
-    )
-    assert found is not None
-    assert found.same == 1
+    records = [LogRecord("global", 0, 7, 100, key, b'{"n": 1}'), LogRecord("global", 1, 1, 2_000, key, b'{"n": 5}')]
+    own = topic("own", (("a", {"n": 5}, 1_900),))
+    assert of_group({"own": own}, topic_of("global", records, 2)).same == 1
 
 
 def test_only_connectors_with_an_own_topic_that_is_known_have_copies() -> None:

@@ -14,7 +14,7 @@ from airflow_eos_provider.kafka.admin.partition_writers import Outcome, Written
 from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.offsets import stores as stores_module, topic as topic_module
+from airflow_eos_provider.offsets import stores as stores_module
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.group import GroupOffsets, read_group_offsets
 from airflow_eos_provider.offsets.stores import Store
@@ -49,21 +49,6 @@ def read(
     connectors: dict[str, ConnectorStatus] = {"c": connector} if exists else {}
     found = read_group_offsets(stores, connectors, unknown=lambda name, why: noted.update({name: why.found}))
     return found, noted
-
-
-def test_a_key_in_a_partition_where_it_does_not_belong_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = read(own=None)
-    (seen,) = found.of("c")
-    assert seen.hidden == ()
-    monkeypatch.setattr(topic_module, "partition_of", lambda key, partitions: 1)
-    (seen,) = found.of("c")
-    assert seen.to_dict()["hidden"] == ["in another partition than the hash of its key says"]
-
-
-def test_without_an_own_topic_the_global_one_is_read_by_tasks() -> None:
-    found, noted = read(own=None)
-    assert [seen.offset.is_read for seen in found.of("c")] == [True]
-    assert noted == {}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere, topic_of
+from airflow_eos_provider.offsets.stores import OffsetStores
 
 IDS = {"alias:9092": "here", "there:9092": "there", "third:9092": "third"}
 OWN = "offsets.storage.topic"
@@ -155,8 +155,3 @@ def test_its_session_sends_no_login_to_addresses_that_a_connector_names(cluster:
         assert found is not None
         sent: Any = found.kafka.settings.properties
         assert sent == {"bootstrap.servers": "there:9092", "security.protocol": "SSL"}
-
-
-def test_the_name_of_a_store_says_topic_and_cluster() -> None:
-    assert (topic_of("there/own"), topic_of("own")) == ("own", "own")
-    assert (is_elsewhere("there/own"), is_elsewhere("own")) == (True, False)

@@ -103,16 +103,6 @@ def close_it(plan: Plan, actor: str = "ada") -> dict[str, Any]:
     return engine.carry_out(CLOSE, SESSION, plan, actor=actor, reason="not wanted").to_dict()
 
 
-@pytest.mark.parametrize(("content", "record"), [(OF_CHANGE, CHANGE), (OF_ROLL, ROLLOUT)])
-def test_what_was_shown_is_closed_with_its_reason(
-    journals: Journals, shown: Callable[..., Plan], content: JournalContent, record: Any
-) -> None:
-    plan = shown(content)
-    close_it(plan)
-    assert journals.ended == [replace(record, state=RolloutState.ABORTED, note="not wanted")]
-    assert (journals.taken_over, journals.closed) == (False, 1)
-
-
 def test_the_plan_says_how_far_it_came_and_what_is_half_done(shown: Callable[..., Plan]) -> None:
     of_roll, of_change = shown(OF_ROLL), shown(OF_CHANGE)
     assert of_roll.lines[-1] == "  w2:8083 now: it does not answer: The cluster description has no worker w2:8083."

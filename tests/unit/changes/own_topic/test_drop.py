@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_eos_provider.changes.own_topic.drop import OwnTopic, connectors_in
-from airflow_eos_provider.connect.topics.source_offsets import OffsetLog, offset_key
+from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.kafka.admin.partition_writers import Outcome
 from airflow_eos_provider.kafka.read.reader import LogRecord
-from airflow_eos_provider.kafka.read.writers import TopicWriters
-from airflow_eos_provider.offsets.topic import OffsetsTopic
+from tests.unit.offsets.topics import topic_of
 
 OUTCOMES = (Outcome.COMMITTED, Outcome.COMMITTED, Outcome.COMMITTED, Outcome.ABORTED, Outcome.OPEN)
 OWN = OwnTopic("cluster", "orders", "orders-offsets", "id-1", offsets=2)
@@ -26,12 +25,10 @@ def test_a_plan_deletes_the_topic_unless_another_connector_names_it() -> None:
 
 def test_whose_offsets_are_in_a_topic() -> None:
     """It may be the own topic of a connector of another Connect cluster, of which this one knows nothing."""
-    log = OffsetLog("own", lambda record: OUTCOMES[record.offset])
-    for position, (connector, value) in enumerate(
-        (("orders", b"1"), ("of another", b"2"), ("removed", None), ("gone", b"3"), ("about to", b"4"))
-    ):
-        log.take([LogRecord("own", 0, position, 1, offset_key(connector, {"p": 1}), value)])
-    topic = OffsetsTopic(
-        "own", "id", {0: 5}, log.committed(), log.open(), TopicWriters(None, {}, {}, {}), log.aborted()
-    )
+    contents = (("orders", b"1"), ("of another", b"2"), ("removed", None), ("gone", b"3"), ("about to", b"4"))
+    records = [
+        LogRecord("own", 0, position, 1, offset_key(connector, {"p": 1}), value)
+        for position, (connector, value) in enumerate(contents)
+    ]
+    topic = topic_of("own", records, outcome=lambda record: OUTCOMES[record.offset])
     assert connectors_in(topic) == {"orders", "of another", "about to"}

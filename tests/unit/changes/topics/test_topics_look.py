@@ -112,13 +112,3 @@ def test_a_right_that_is_missing_on_one_topic_holds_up_no_other(
     assert set(own) == {"b"}
     with pytest.raises(ConfigurationError, match="denied"):
         client.require_own_topics(["a"])
-
-
-def test_the_topics_of_one_kafka_cluster_are_asked_by_one_client(
-    client: InternalTopicsClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = []
-    monkeypatch.setattr(Topics, "__init__", lambda self, settings: made.append(settings))
-    here = client._session.kafka
-    assert client._topics(here) is client._topics(here)
-    assert len(made) == 1
