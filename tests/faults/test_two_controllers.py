@@ -236,7 +236,7 @@ def test_leases_end_by_the_brokers_time_whatever_the_controllers_clocks_say(
 ) -> None:
     true_time, offset = time.time, 0.0
     monkeypatch.setattr(time, "time", lambda: true_time() + offset)
-    offset = -3600.0  # what their owners have written down would have ended an hour ago
+    offset = -3600.0
     begun(kafka, "held", lease_seconds=600.0)
     begun(kafka, "ends", lease_seconds=4.0)
     offset = 3600.0

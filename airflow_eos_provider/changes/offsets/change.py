@@ -13,14 +13,7 @@ from airflow_eos_provider.acls.tool_rules import offsets_rights
 from airflow_eos_provider.changes.change import Change, Done, Plan, option, read_request
 from airflow_eos_provider.errors import ConfigurationError, NothingDoneError
 from airflow_eos_provider.offsets.user_json import parse_where, read_file
-from airflow_eos_provider.offsets.verbs.request import (
-    OffsetsRequest,
-    Verb,
-    Wanted,
-    parse_offset,
-    parse_offsets,
-    parse_partition,
-)
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb, Wanted, parse_offsets, parse_one
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -325,8 +318,8 @@ class Alter(OffsetsChange[AlterRequest]):
         elif request.offsets:
             wanted = parse_offsets(request.offsets, "offsets")
         else:
-            partition = parse_partition(request.partition) if request.partition else None
-            wanted = (Wanted(partition, parse_offset(request.offset)),)
+            partition = parse_one(request.partition, "--partition") if request.partition else None
+            wanted = (Wanted(partition, parse_one(request.offset, "--offset")),)
         asked = OffsetsRequest(
             Verb.ALTER,
             request.connector,

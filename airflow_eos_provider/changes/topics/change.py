@@ -55,14 +55,29 @@ class CreateTopics(Change[TopicsRequest]):
 
     def plan(self, session: ConnectSession, request: TopicsRequest) -> Plan:
         from airflow_eos_provider.changes.topics.look import InternalTopicsClient
-        from airflow_eos_provider.connect.topics.topic_checks import plan_of
+        from airflow_eos_provider.connect.topics.topic_checks import findings, plan_of
 
         client = InternalTopicsClient(session, **asdict(request))
         look = client.whole_look()
         plan = plan_of(look)
         if not plan.changes:
             client.require_own_topics()
-        return topics_plan(look, plan, request)
+        left = [one for one in findings(look) if not (one.creates or one.mends)]
+        named = [str(change.wanted) for change in plan.changes if change.wanted.addresses and not change.creates]
+        return Plan(
+            self.name,
+            look.group_id,
+            about=", ".join(change.wanted.name for change in plan.changes),
+            question=f"Create or fix {counted(len(plan.changes), 'internal topic')} of Kafka Connect group "
+            f"{look.group_id}?",
+            lines=(*plan.diff(), *_rest(left, look.not_checked)),
+            content=to_json(plan),
+            request=asdict(request),
+            nothing="" if plan.changes else "No internal topic is missing, and none needs a fix here.",
+            needs_hash=f"It changes settings of {', '.join(named)} in another Kafka cluster, which a connector names."
+            if named
+            else "",
+        )
 
     def apply(self, session: ConnectSession, plan: Plan, act: GroupChange, report: Callable[[str], None]) -> Done:
         client, approved, _, left = self._left(session, plan)
@@ -88,28 +103,6 @@ class CreateTopics(Change[TopicsRequest]):
 
 
 CREATE_TOPICS = CreateTopics()
-
-
-def topics_plan(look: TopicsLook, plan: TopicPlan, request: TopicsRequest) -> Plan:
-    """What was decided, as the plan that a person approves."""
-    from airflow_eos_provider.connect.topics.topic_checks import findings
-
-    left = [one for one in findings(look) if not (one.creates or one.mends)]
-    named = [str(change.wanted) for change in plan.changes if change.wanted.addresses and not change.creates]
-    return Plan(
-        CREATE_TOPICS.name,
-        look.group_id,
-        about=", ".join(change.wanted.name for change in plan.changes),
-        question=f"Create or fix {counted(len(plan.changes), 'internal topic')} of Kafka Connect group "
-        f"{look.group_id}?",
-        lines=(*plan.diff(), *_rest(left, look.not_checked)),
-        content=to_json(plan),
-        request=asdict(request),
-        nothing="" if plan.changes else "No internal topic is missing, and none needs a fix here.",
-        needs_hash=f"It changes settings of {', '.join(named)} in another Kafka cluster, which a connector names."
-        if named
-        else "",
-    )
 
 
 def _report(client: InternalTopicsClient, approved: TopicPlan, look: TopicsLook) -> Done:

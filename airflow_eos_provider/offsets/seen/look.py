@@ -76,8 +76,7 @@ class OffsetsLook:
                 expected=f"one of {connector or 'all connectors'} of the group {session.cluster.group_id}",
                 remedy="Name another file.",
             )
-        document = {"file": str(file), "records": len(tuple(found.records)), "sha256": found.digest}
-        return BackupReport({**found.header(), **document}, {})
+        return _report(found, file, len(tuple(found.records)), found.digest, {})
 
     def backup(self, to: Path, connector: str = "", *, whole: bool = False) -> BackupReport:
         """Write a backup into a file of JSON lines.
@@ -89,6 +88,9 @@ class OffsetsLook:
         unknown = dict[str, EosError]()
         taken = self.take(connector, None if connector else unknown.__setitem__)
         if whole and unknown:
-            return BackupReport({**taken.header(), "file": str(to), "records": 0, "sha256": ""}, unknown)
-        count, digest = backup.write(taken, to)
-        return BackupReport({**taken.header(), "file": str(to), "records": count, "sha256": digest}, unknown)
+            return _report(taken, to, 0, "", unknown)
+        return _report(taken, to, *backup.write(taken, to), unknown)
+
+
+def _report(found: backup.Backup, file: Path, records: int, digest: str, unknown: dict[str, EosError]) -> BackupReport:
+    return BackupReport({**found.header(), "file": str(file), "records": records, "sha256": digest}, unknown)

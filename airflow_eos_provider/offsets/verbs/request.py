@@ -55,8 +55,10 @@ class OffsetsRequest:
 
 #: The forms that are expected.
 _OFFSETS = '[{"partition": {…}, "offset": {…}}, …], with null for an offset that is to be removed'
-_OFFSET = 'a JSON object such as {"position": 0}, or null to remove it'
-_PARTITION = 'a JSON object such as {"filename": "/data/in.txt"}'
+_OF_ONE = {
+    "--offset": 'a JSON object such as {"position": 0}, or null to remove it',
+    "--partition": 'a JSON object such as {"filename": "/data/in.txt"}',
+}
 
 
 def parse_offsets(text: str | bytes, name: str) -> tuple[Wanted, ...]:
@@ -76,18 +78,9 @@ def parse_offsets(text: str | bytes, name: str) -> tuple[Wanted, ...]:
     )
 
 
-def parse_offset(offset: str) -> Mapping[str, Any] | None:
-    """One source offset; ``null`` to remove it."""
-    return _parse_object(offset, "--offset", _OFFSET)
-
-
-def parse_partition(partition: str) -> Mapping[str, Any] | None:
-    """One source partition."""
-    return _parse_object(partition, "--partition", _PARTITION)
-
-
-def _parse_object(text: str, option: str, expected: str) -> Mapping[str, Any] | None:
-    name = f"{option} {one_line(text)}"
+def parse_one(text: str, option: str) -> Mapping[str, Any] | None:
+    """The source offset of ``--offset``, or the source partition of ``--partition``."""
+    name, expected = f"{option} {one_line(text)}", _OF_ONE[option]
     return _object(user_json.parse(text, name, expected), name, expected)
 
 

@@ -198,15 +198,6 @@ def test_a_newer_lease_still_ends_and_one_without_an_end_is_held(lease: Lease) -
 # times
 
 
-def test_a_lease_lasts_from_the_moment_at_which_the_broker_appended_it(lease: Lease) -> None:
-    found = content_of([record(LEASE_KEY, encode(lease))]).lease
-    assert found is not None
-    assert (found.expires_at, found.acts_until, found.appended_at_ms) == (65.0, 15.0, 5_000)
-    idle = content_of([record(LEASE_KEY, encode(replace(lease, acts_seconds=0.0)))]).lease
-    assert idle is not None
-    assert idle.acts_until == 0.0
-
-
 def test_a_restart_is_known_by_when_the_broker_has_its_announcement(lease: Lease) -> None:
     announced = Step("w1:8083", StepStatus.INTENT, NOW, restarted_after=NOW)
     key = STEP_KEY + "r1/w1:8083"
