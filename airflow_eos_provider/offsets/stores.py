@@ -128,14 +128,6 @@ def runs_exactly_once(session: ConnectSession) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerCluster:
-    """The Kafka cluster of a connector's producers."""
-
-    kafka: Session
-    cluster_id: str = ""  #: of another one than the workers'; empty for theirs
-
-
 class WorkersKafka:
     """The workers' Kafka cluster, and which addresses of brokers are not in it."""
 
@@ -151,18 +143,14 @@ class WorkersKafka:
     def _own_id(self) -> str:
         return self._session.kafka.cluster_id()
 
-
-class Producers(WorkersKafka):
-    """Finds the Kafka cluster of producers."""
-
-    def of(self, config: Mapping[str, str | None]) -> ProducerCluster:
-        """That of a connector."""
+    def of_producers(self, config: Mapping[str, str | None]) -> tuple[Session, str]:
+        """The Kafka cluster of a connector's producers, and its id; without an id where it is the workers'."""
         elsewhere = self._addresses.elsewhere(config).get("producer")
         if elsewhere is not None:
             cluster_id = self._session.other_kafka.id_of(elsewhere)
             if cluster_id != self._own_id:
-                return ProducerCluster(self._session.other_kafka.session(elsewhere), cluster_id)
-        return ProducerCluster(self._session.kafka)
+                return self._session.other_kafka.session(elsewhere), cluster_id
+        return self._session.kafka, ""
 
 
 class OffsetStores(WorkersKafka):

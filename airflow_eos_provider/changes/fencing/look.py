@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import probe
@@ -21,7 +21,7 @@ from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.offsets.stores import ProducerCluster, Producers, unknown_connector
+from airflow_eos_provider.offsets.stores import WorkersKafka, unknown_connector
 
 #: An open transaction that has neither ended nor made place for another one within so many seconds is called held.
 HELD_SECONDS = 1.0
@@ -74,45 +74,43 @@ def look(session: ConnectSession, config_topic: str, names: Collection[str] = ()
     config = read_cluster_state(session.kafka, config_topic)
     statuses = session.ask(lambda rest: rest.statuses())
     chosen = _chosen(config, statuses, names, group_id)
-    ids: dict[str, tuple[FenceId, ...]] = {}
-    clusters, unknown = _clusters(session, chosen) if True in enabled.values() else ({}, {})
-    for cluster_id in {cluster.cluster_id for cluster in clusters.values()}:
-        there = [state for state in chosen if state.name in clusters and clusters[state.name].cluster_id == cluster_id]
-        try:
-            ids |= _ids(clusters[there[0].name].kafka, group_id, there)
-        except EosError as error:
-            if not cluster_id:
-                raise
-            unknown |= dict.fromkeys((state.name for state in there), error.found)
+    looks = {state.name: ConnectorLook(state, tasks=_tasks(statuses.get(state.name))) for state in chosen}
+    if True in enabled.values():
+        looks |= _with_ids(session, looks)
     return FenceLook(
         at=time.time(),
         group_id=group_id,
         kafka_cluster_id=session.kafka.cluster_id(),
         enabled=enabled,
-        connectors=tuple(
-            ConnectorLook(
-                state=state,
-                ids=ids.get(state.name, ()),
-                tasks=statuses[state.name].tasks if state.name in statuses else (),
-                cluster_id=clusters[state.name].cluster_id if state.name in clusters else "",
-                unknown=unknown.get(state.name, ""),
-            )
-            for state in chosen
-        ),
+        connectors=tuple(looks.values()),
     )
 
 
-def _clusters(
-    session: ConnectSession, connectors: Sequence[ConnectorConfigState]
-) -> tuple[dict[str, ProducerCluster], dict[str, str]]:
-    """By connector the Kafka cluster of its ids; and of those for which it is not known, why."""
-    producers, found, unknown = Producers(session), dict[str, ProducerCluster](), dict[str, str]()
-    for state in connectors:
+def _tasks(status: ConnectorStatus | None) -> tuple[TaskStatus, ...]:
+    return status.tasks if status else ()
+
+
+def _with_ids(session: ConnectSession, looks: Mapping[str, ConnectorLook]) -> dict[str, ConnectorLook]:
+    """By name the connectors with their ids, of each Kafka cluster that has some; or why they are not known."""
+    workers_kafka, found = WorkersKafka(session), dict[str, ConnectorLook]()
+    clusters: dict[str, tuple[Session, list[ConnectorLook]]] = {}
+    for name, one in looks.items():
         try:
-            found[state.name] = producers.of(state.config)
+            kafka, cluster_id = workers_kafka.of_producers(one.state.config)
         except EosError as error:
-            unknown[state.name] = error.found
-    return found, unknown
+            found[name] = replace(one, unknown=error.found)
+        else:
+            clusters.setdefault(cluster_id, (kafka, []))[1].append(replace(one, cluster_id=cluster_id))
+    for cluster_id, (kafka, there) in clusters.items():
+        try:
+            ids = _ids(kafka, session.cluster.group_id, [one.state for one in there])
+        except EosError as error:
+            if not cluster_id:
+                raise
+            found |= {one.name: replace(one, unknown=error.found) for one in there}
+        else:
+            found |= {one.name: replace(one, ids=ids[one.name]) for one in there}
+    return found
 
 
 def _chosen(

@@ -21,7 +21,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeou
 from airflow_eos_provider.journal.change import PAUSE_SECONDS, GroupChange
 from airflow_eos_provider.kafka.admin.transactions import Fenced, TransactionDescription
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.offsets.stores import Producers
+from airflow_eos_provider.offsets.stores import WorkersKafka
 
 #: All ids of one connector are fenced within so many seconds.
 FENCE_SECONDS = 60.0
@@ -86,7 +86,7 @@ class Round:
         self._session, self._config_topic = session, config_topic
         self._planned, self._connector = planned, planned.connector
         self._wait_seconds, self._say = wait_seconds, report
-        self._producers = Producers(session)
+        self._workers_kafka = WorkersKafka(session)
         self._before: Mapping[str, TransactionDescription] = {}
         self._fenced: Mapping[str, Fenced] = {}
         self._restarted: tuple[int, ...] = ()
@@ -215,15 +215,14 @@ class Round:
 
     def _kafka(self, state: ConnectorConfigState) -> Session:
         """The Kafka cluster of the connector's ids, as planned."""
-        found, planned = self._producers.of(state.config), self._planned.cluster_id
-        if found.cluster_id != planned:
+        (kafka, cluster_id), planned = self._workers_kafka.of_producers(state.config), self._planned.cluster_id
+        if cluster_id != planned:
             raise RefusedError(
-                f"eos finds the producers of {self._connector} in the Kafka cluster "
-                f"{found.cluster_id or 'of the workers'}.",
+                f"eos finds the producers of {self._connector} in the Kafka cluster {cluster_id or 'of the workers'}.",
                 expected=f"{planned or 'that of the workers'}, as planned",
                 remedy="Run 'eos fencing list' where the workers' files can be read.",
             )
-        return found.kafka
+        return kafka
 
     def _state(self) -> ConnectorConfigState:
         found = read_cluster_state(self._session.kafka, self._config_topic).connectors.get(self._connector)

@@ -17,7 +17,7 @@ from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, RefusedError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.offsets.stores import ProducerCluster, Producers
+from airflow_eos_provider.offsets.stores import WorkersKafka
 
 TRACE = "org.apache.kafka.connect.errors.ConnectException: Failed to perform round of zombie fencing"
 ROUND = ConnectorRound(
@@ -111,7 +111,7 @@ def test_one_problem_is_the_commands_own_and_several_are_reported_together() -> 
 
 def test_ids_are_fenced_in_the_planned_kafka_cluster_only(monkeypatch: pytest.MonkeyPatch) -> None:
     kafka: Any = object()
-    monkeypatch.setattr(Producers, "of", lambda self, config: ProducerCluster(kafka, "kafka-2"))
+    monkeypatch.setattr(WorkersKafka, "of_producers", lambda self, config: (kafka, "kafka-2"))
     assert round_of(replace(ROUND, cluster_id="kafka-2"))._kafka(state()) is kafka
     with pytest.raises(RefusedError, match=r"finds the producers of .* in the Kafka cluster kafka-2"):
         round_of()._kafka(state())
