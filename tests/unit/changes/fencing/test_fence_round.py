@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.changes.change import Done
 from airflow_eos_provider.changes.fencing import round as fence_round
 from airflow_eos_provider.changes.fencing.plan import SLOW_IDS, SLOW_REMEDY, ConnectorRound
-from airflow_eos_provider.changes.fencing.round import Round, RoundReport
+from airflow_eos_provider.changes.fencing.round import Round
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
-from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, RefusedError
+from airflow_eos_provider.errors import EosError, ReadTimeoutError, RefusedError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.offsets.stores import WorkersKafka
 
@@ -98,15 +97,6 @@ def test_what_does_not_come_in_time_is_named(wait: Wait) -> None:
 def test_new_task_configs_while_waiting_are_refused(wait: Wait) -> None:
     with pytest.raises(RefusedError, match="during the round"):
         wait(["RESTARTING", "RUNNING"], state(commit_offset=30))
-
-
-def test_one_problem_is_the_commands_own_and_several_are_reported_together() -> None:
-    refused, wrong = RefusedError("moved"), ConfigurationError("no ACL")
-    assert Done.of_connectors([RoundReport("a"), RoundReport("b")]).problem is None
-    assert Done.of_connectors([RoundReport("a"), RoundReport("b", problem=refused)]).problem is refused
-    both = Done.of_connectors([RoundReport("a", problem=refused), RoundReport("b", problem=wrong)]).problem
-    assert both is not None
-    assert "moved; no ACL" in both.found
 
 
 def test_ids_are_fenced_in_the_planned_kafka_cluster_only(monkeypatch: pytest.MonkeyPatch) -> None:
