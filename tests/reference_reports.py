@@ -106,6 +106,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         _KNOWN_ID,
         ("--hanging: ", "transactions/readers.py:hanging_document"),
         ("--hanging: hanging[].readers[].", _READER),
+        ("--watch: ", "transactions/changes.py:Change.to_dict"),
     ],
     "eos clusters list": [("[].", "cli/cluster/clusters.py:_described")],
     "eos transactions describe": [_KNOWN_ID, ("[].", "cli/exactly_once/transactions.py:_described")],

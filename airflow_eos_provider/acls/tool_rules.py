@@ -145,10 +145,14 @@ def _hanging(facts: ToolFacts) -> Iterator[Need]:
     yield Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, EVERYTHING, why)
 
 
-def _audit(facts: ToolFacts) -> Iterator[Need]:
+def _watch(facts: ToolFacts) -> Iterator[Need]:
     yield from _hanging(facts)
     why = "sees other groups, which may have the same ids"
     yield Need(Operation.DESCRIBE, Resource.GROUP, EVERYTHING, why, is_required=False)
+
+
+def _audit(facts: ToolFacts) -> Iterator[Need]:
+    yield from _watch(facts)
     why = "sees when the brokers forget an id that is not used"
     yield Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME, why)
 
@@ -182,6 +186,7 @@ READING: Mapping[str, Needs] = {
     "offsets list": _offsets_list,
     "topics check": _topics_check,
     "transactions list --hanging": _hanging,
+    "transactions list --watch": _watch,
     "transactions audit": _audit,
     "acl check": _acl_check,
 }

@@ -59,13 +59,12 @@ def look_at_open(
     with ConnectSession(cluster) as session:
         wanted = [f"{cluster.group_id}-{name}-0" for name in connectors] or [leader_id(cluster.group_id)]
         hidden = hidden_ids(session.kafka, wanted)
-        scope = Scope(session, None, topics)
-        found = scope.ids(Filter(open_only=True), None)
-        opened = tuple(one for one in found if not connectors or one.owner.connector in connectors)
-        at, look = time.time(), scope.hanging()
-        ends = ends_of(session.kafka, [one.held.place for one in look.hanging])
+        found = Scope(session, None, topics).look(Filter(open_only=True), by_name=True)
+        opened = tuple(one for one in found.opened if not connectors or one.owner.connector in connectors)
+        look = found.hanging
+        ends = ends_of(session.kafka, [one.held.place for one in look.hanging]) if look else {}
     doubts = tuple(f"the transactions of {one} and the like: the principal may not describe it" for one in hidden)
-    return audit(at, cluster.group_id, Seen(opened, look, ends, doubts=doubts), Limits(open_seconds))
+    return audit(found.at, cluster.group_id, Seen(opened, look, ends, doubts=doubts), Limits(open_seconds))
 
 
 def _require_names(*given: Sequence[str]) -> None:

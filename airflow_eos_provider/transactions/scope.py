@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 
 from airflow_eos_provider.connect.group import known_group, other_groups
@@ -11,6 +12,7 @@ from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_wo
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.transactions.changes import Moment
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
 from airflow_eos_provider.transactions.look import (
     Filter,
@@ -22,10 +24,10 @@ from airflow_eos_provider.transactions.look import (
 
 
 class Scope:
-    """One group's transactions, and partitions that may hold some open.
+    """One group's transactions, and partitions that may hold some open; looked at as often as asked.
 
     :param topics: to look in for hanging transactions; empty for all.
-    :param report: called with what makes the owners of ids uncertain.
+    :param report: called, once, with what makes the owners of ids uncertain.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Scope:
         self._session = session
         self._config_topic = config_topic
         self._topics = tuple(topics)
+        self._said = ""
 
     def state(self) -> ClusterState | None:
         """What the config topic says; None if it cannot be read.
@@ -49,7 +52,9 @@ class Scope:
         try:
             return read_cluster_state(self._session.kafka, topic)
         except (ReadTimeoutError, UnreachableError) as error:
-            self._report(f"{error.found} So the owner of an id is derived from its name only.")
+            if error.found != self._said:
+                self._report(f"{error.found} So the owner of an id is derived from its name only.")
+            self._said = error.found
             return None
 
     def others(self) -> tuple[KnownGroup, ...]:
@@ -65,6 +70,16 @@ class Scope:
         if missing := sorted(set(self._topics) - known.keys()):
             raise no_topic(self._session.kafka, missing)
         return known
+
+    def look(self, wanted: Filter, *, by_name: bool = False) -> Moment:
+        """What is open and what hangs at this moment.
+
+        :param by_name: tell whose an id is by its name, without the config topic.
+        """
+        opened = self.ids(wanted, None if by_name else self.state())
+        if self._topics and not by_name:
+            opened = [one for one in opened if {topic for topic, _ in one.description.partitions} & {*self._topics}]
+        return Moment(time.time(), tuple(opened), self.hanging())
 
     def hanging(self) -> HangingLook:
         """What hangs in the topics."""

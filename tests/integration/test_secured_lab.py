@@ -257,6 +257,7 @@ ARGUMENTS = {
     "transactions list --hanging": ("transactions", "list", "--hanging", "--exit-code"),
     "plan": ("plan", "--to", "disabled", "--allow-downtime"),
     "preflight --to-version": ("preflight", "--to-version", "3.2.3"),
+    "transactions list --watch": ("transactions", "list", "--watch", "1", "--timeout", "0"),
     # The workers' rights are tried by the logins in their files; only of a right on everything the ACLs have to tell.
     "acl check": ("acl", "check", "--verb", "transactions list --hanging"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -284,6 +285,30 @@ def test_an_abort_that_is_killed_after_its_marker_is_over(lab: Lab, eos: Any) ->
     assert eos.run("transactions", "list", "--hanging", "--exit-code").stdout.strip() == "No transaction hangs."
 
 
+def test_a_watch_says_each_change_once_and_ends_when_it_is_interrupted(lab: Lab, eos: Any) -> None:
+    watch = eos.start("transactions", "list", "--watch", "1", "--all", "--longer-than", "1", "--json")
+    try:
+        with opened(lab, "watched", 0):
+            assert next_change(watch)["change"] == "open long"
+        ended = next_change(watch)
+        assert (ended["change"], ended["subject"]) == ("ended", "watched")
+        with late_write(lab, 0):
+            hangs = next_change(watch)
+            assert (hangs["change"], hangs["subject"]) == ("hanging", f"{TOPIC}-0")
+            watch.send_signal(signal.SIGINT)
+            output, problem = watch.communicate(timeout=10 * SECONDS)
+            assert (watch.returncode, output) == (1, ""), problem
+    finally:
+        watch.kill()
+        watch.communicate()
+    until(
+        lambda: eos.run("transactions", "list", "--watch", "1", "--timeout", "0", expect=(0, 1)).returncode == 0,
+        "its end",
+        seconds=30,
+    )
+    assert "There is no topic" in eos.run("transactions", "list", "--watch", "1", "--topic", "none", expect=2).stderr
+
+
 @contextmanager
 def late_write(lab: Lab, partition: int) -> Iterator[None]:
     """A transaction that hangs meanwhile."""
@@ -294,6 +319,14 @@ def late_write(lab: Lab, partition: int) -> Iterator[None]:
             for held in client.held_open([(TOPIC, partition)]).held:
                 if held.producer_id == late.producer_id:
                     client.abort(held)
+
+
+def next_change(watch: subprocess.Popen[str]) -> dict[str, Any]:
+    assert watch.stdout is not None
+    line = watch.stdout.readline()  # the watch ends by itself only with an error, and then there is no line
+    assert line, watch.communicate()
+    change: dict[str, Any] = json.loads(line)
+    return change
 
 
 def test_an_audit_passes_and_names_a_late_write_and_an_id_that_is_near_its_expiration(lab: Lab, eos: Any) -> None:
@@ -384,6 +417,7 @@ def test_a_principal_that_may_not_see_all_is_never_told_that_something_hangs_or_
         as_seen = look_at_open(ConnectCluster.from_file(Path(operators_file)), topics=[f"{lab.group_id}-configs"])
         assert as_seen.verdict == "inconclusive"  # nothing hangs there, and of the group's own ids it sees none
         assert "the principal may not describe it" in as_seen.doubts[0]
+        assert eos.run("transactions", "list", "--watch", "1", "--timeout", "0", *as_operator, expect=5).returncode == 5
     with (
         denied(lab, ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
         denied(lab, ResourceType.GROUP, "*", AclOperation.DESCRIBE),

@@ -16,14 +16,18 @@ from airflow_eos_provider.cli.common import (
     report_line,
     show_answer,
     table,
+    timeout_option,
+    watch_option,
 )
 from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.cli.exactly_once.transactions_watch import TopicsOption, watch_
 from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted, duration, sentence
 from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
 from airflow_eos_provider.kafka.admin.client import Place
+from airflow_eos_provider.output import Output
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Limits, idle_ids, live_ids
 from airflow_eos_provider.transactions.auditor import Auditor
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_document, ends_of
@@ -40,11 +44,6 @@ from airflow_eos_provider.transactions.scope import Scope, connectors_of
 #: So many partitions are named; the JSON has all.
 _SHOWN = 3
 
-TopicsOption = Annotated[
-    list[str] | None,
-    typer.Option("--topic", help="Only this topic; may be repeated. Default: every topic that you may see."),
-]
-
 transactions_app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
@@ -54,9 +53,11 @@ transactions_app = typer.Typer(no_args_is_help=True, add_completion=False)
     "eos transactions list",
     "eos transactions list --open --all",
     "eos transactions list --hanging --exit-code  # 1 if a transaction hangs",
+    "eos transactions list --watch 5 --timeout 600 -o json",
 )
 def list_(
     cluster: Path | None,
+    output: Output | None,
     connector: Annotated[
         str | None,
         typer.Option("--connector", autocompletion=complete_connector, help="Only tasks of this connector."),
@@ -66,6 +67,17 @@ def list_(
     hanging: Annotated[
         bool, typer.Option("--hanging", help="Transactions that a partition holds open and no coordinator knows.")
     ] = False,
+    watch: Annotated[float | None, watch_option("Check this often, and print what changes.")] = None,
+    timeout: Annotated[float | None, timeout_option("With --watch: end after this time.")] = None,
+    longer_than: Annotated[
+        float,
+        typer.Option(
+            "--longer-than",
+            min=0.0,
+            metavar="SECONDS",
+            help="With --watch: report transactions that are open for longer.",
+        ),
+    ] = 30.0,
     everyone: Annotated[bool, typer.Option("--all", help="The whole Kafka cluster, not only this group.")] = False,
     exit_code: ExitCodeOption = False,
 ) -> Found:
@@ -76,6 +88,8 @@ def list_(
     --exit-code, a hanging transaction ends the command with 1, an incomplete answer with 5.
     """
     described = load_cluster(cluster)
+    if watch is not None:
+        watch_(described, watch, timeout, longer_than, connector, topics, everyone, as_json=output is Output.JSON)
     if hanging:
         return _hanging(described, topics, exit_code=exit_code)
     wanted = Filter(everyone=everyone, connector=connector or "", topics=tuple(topics or ()), open_only=open_only)
