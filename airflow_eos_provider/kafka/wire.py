@@ -79,26 +79,29 @@ def words(error: Exception) -> str:
 
 def explained(error: Exception, what: str, settings: KafkaSettings) -> EosError:
     """This package's error for one of kafka-python's."""
-    where = f"The Kafka cluster at {settings.bootstrap_servers}"
+    servers = settings.bootstrap_servers
     if isinstance(error, kafka.errors.AuthorizationError):
         return ConfigurationError(
-            f"{where} refused {settings.who} ({what}): {words(error)}.", remedy=settings.rights_remedy
+            f"The Kafka cluster at {servers} refused {settings.who} ({what}): {words(error)}.",
+            remedy=settings.rights_remedy,
         )
     if is_refusal(error):
-        found = f"{where} refused ({what}): {words(error)}."
         return ConfigurationError(
-            found, remedy="Check the client's credentials and certificates, and the ACLs of its principal."
+            f"The Kafka cluster at {servers} refused ({what}): {words(error)}.",
+            remedy="Check the client's credentials and certificates, and the ACLs of its principal.",
         )
     if isinstance(error, kafka.errors.UnknownTopicOrPartitionError):
-        found = f"{where} does not know the partition ({what})."
-        return ConfigurationError(found, remedy="Check the topic's name and bootstrap_servers.")
+        return ConfigurationError(
+            f"The Kafka cluster at {servers} does not know the partition ({what}).",
+            remedy="Check the topic's name and bootstrap_servers.",
+        )
     # An answer of TLS to a client without it is no frame.
     if isinstance(error, kafka.errors.RetriableError | kafka.errors.InvalidReceiveError | OSError):
         return UnreachableError(
-            f"{where} did not answer ({what}): {words(error)}.",
+            f"The Kafka cluster at {servers} did not answer ({what}): {words(error)}.",
             remedy="Check that bootstrap_servers is right, that the brokers run, and security.protocol.",
         )
-    return EosError(f"{where} answered with an error ({what}): {words(error)}.")
+    return EosError(f"The Kafka cluster at {servers} answered with an error ({what}): {words(error)}.")
 
 
 class Manager(KafkaConnectionManager):  # type: ignore[misc]
