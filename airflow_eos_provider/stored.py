@@ -2,6 +2,7 @@
 
 A class with a ``SCHEMA`` writes it as ``schema`` and is read from this one only. Unknown members are ignored, or kept
 in the field ``extra`` and written back if the class has one. A member that is missing has its field's default.
+A class with ``STORED_BY_NAME`` is stored as its ``name``, which its ``parse`` reads.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def members(value: Any) -> dict[str, Any]:
 
 def to_json(value: Any) -> Any:
     """A value as JSON."""
+    if hasattr(value, "STORED_BY_NAME"):
+        return value.name
     if is_dataclass(value) and not isinstance(value, type):
         document = {name: to_json(getattr(value, name)) for name in _stored(type(value))}
         schema = {"schema": value.SCHEMA} if hasattr(value, "SCHEMA") else {}
@@ -52,6 +55,8 @@ def from_json(kind: type[T], document: Any) -> T:
 
 def _read(kind: Any, document: Any) -> Any:
     origin, inner = get_origin(kind) or kind, get_args(kind)
+    if hasattr(kind, "STORED_BY_NAME"):
+        return kind.parse(document)
     if is_dataclass(kind):
         return _read_fields(kind, document)
     if type(None) in inner:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.messages import RunSummary, Spread, encoded
+from airflow_eos_provider.interval.messages import RunSummary, encoded
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics import control_topic, ledger
 from airflow_eos_provider.interval.topics.pins import Pins, TopicPin
@@ -59,8 +59,9 @@ def _runs() -> dict[str, list[control_topic.Outgoing]]:
     plan = RunPlan(run, [{"hash": 0}, {"hash": 1}], {"kind": "dataframe"})
     digest = "00000000000000000000000000000abc"
     measures = ledger.SliceMeasures(110_000, task=0, attempt=0, seconds={"read": 0.25, "produce": 0.5, "flush": 0.125})
-    spreads = Spread(500, 500, 500), Spread(110_000, 110_000, 110_000)
-    moved = RunSummary(2, 220_000, *spreads, attempts_fenced=0, seconds={"produce": 1.0, "fence": 0.125})
+    moved = RunSummary(
+        2, 220_000, (500,) * 3, (110_000,) * 3, attempts_fenced=0, seconds={"produce": 1.0, "fence": 0.125}
+    )
     return {
         "The plan, in the control topic": [control_topic.plan_record(plan, pins)],
         "A generation, in the control topic": control_topic.generation_records(run, [[0], [1]]),

@@ -90,7 +90,7 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
         assert self._wanted is not None
         pipeline, run, context = self._wanted
 
-        def write(*args: Any, spark: Any, **kwargs: Any) -> dict[str, Any]:
+        def write(*args: Any, spark: Any, **kwargs: Any) -> None:
             from airflow_eos_provider.interval.spark import write_interval
             from airflow_eos_provider.interval.spark.sessions import is_remote, look_often
             from airflow_eos_provider.interval.spark.spark_errors import spark_errors
@@ -103,7 +103,7 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
             arguments = inspect.signature(function).bind(*args, **kwargs).arguments
             with spark_errors(f"The function {function.__name__}"):
                 frame = function(**{name: given[name] for name in getattr(function, _HIDDEN)}, **arguments)
-            done = write_interval(
+            self._completed = write_interval(
                 frame,
                 pipeline,
                 run.interval,
@@ -118,8 +118,6 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
                 allow_before_end=self.allow_before_end,
                 report=lambda line: self.log.info("%s", line),
             )
-            self._completed = done
-            return done.to_dict()
 
         self.python_callable = write
         try:

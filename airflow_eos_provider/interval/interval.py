@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from airflow_eos_provider.errors import ConfigurationError
 
@@ -147,6 +148,8 @@ class Run:
     :param revision: 1, or higher for a deliberate rewrite, which is a run of its own with keys of its own.
     :raises ConfigurationError: the revision is below 1.
     """
+
+    STORED_BY_NAME: ClassVar[bool] = True
 
     pipeline: str
     interval: Interval

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.topics.ledger import NO_DIGEST, CompleteRecord, SliceRecord, add_digests
-from airflow_eos_provider.stored import members
+from airflow_eos_provider.stored import from_json, members, to_json
 
 #: Decimals of seconds.
 _DECIMALS = 3
@@ -99,7 +99,7 @@ class Stage:
         return tuple(sorted(number for numbers in self.assignment for number in numbers))
 
     def to_dict(self) -> dict[str, Any]:
-        """In JSON's types alone: an executor that lacks this package gets it, too."""
+        """In JSON's types alone: an executor that lacks this package gets it, too. Each task reads all slices."""
         committed = {number: figures.to_list() for number, figures in self.committed.items()}
         return {**members(self), "run": self.run.name, "slices": list(map(dict, self.slices)), "committed": committed}
 
@@ -132,27 +132,13 @@ class SliceResult:
     null_keys: int = 0
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> SliceResult:
-        return cls(**{**document, "dropped": tuple(document["dropped"])})
+#: Smallest, mean and largest of some sizes.
+Spread = tuple[int, int, int]
 
 
-class Spread(NamedTuple):
-    """Smallest, mean and largest of some sizes."""
-
-    min: int = 0
-    avg: int = 0
-    max: int = 0
-
-    @classmethod
-    def of(cls, sizes: Sequence[int]) -> Spread:
-        return cls(min(sizes), sum(sizes) // len(sizes), max(sizes)) if sizes else cls()
-
-    def __str__(self) -> str:
-        return f"{self.min:,} / {self.avg:,} / {self.max:,}"
+def spread_of(sizes: Sequence[int]) -> Spread:
+    return (min(sizes), sum(sizes) // len(sizes), max(sizes)) if sizes else (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +151,6 @@ class TaskSummary:
     records: int
     bytes: int
     seconds: Mapping[str, float] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "seconds": rounded(self.seconds)}
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> TaskSummary:
-        return cls(**document)
 
     def __str__(self) -> str:
         again = f", attempt {self.attempt}" if self.attempt else ""
@@ -199,27 +178,18 @@ class RunSummary:
     attempts_fenced: int
     seconds: Mapping[str, float] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        spreads = {name: list(getattr(self, name)) for name in ("transaction_records", "transaction_bytes")}
-        return {**members(self), **spreads, "seconds": rounded(self.seconds)}
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> RunSummary:
-        spreads = {name: Spread(*document[name]) for name in ("transaction_records", "transaction_bytes")}
-        return cls(**{**document, **spreads})
-
     def lines(self) -> list[str]:
         """The summary as lines of text."""
         return [
             f"{self.transactions} transactions, {self.bytes:,} bytes; a transaction (min / avg / max): "
-            f"{self.transaction_records} records, {self.transaction_bytes} bytes",
+            f"{_sizes(self.transaction_records)} records, {_sizes(self.transaction_bytes)} bytes",
             f"seconds: {in_words(self.seconds)}; attempts fenced: {self.attempts_fenced}",
         ]
 
 
 def encoded(summary: RunSummary) -> str:
     """As a ledger record has it: JSON as text, since Connect's offsets hold no mappings."""
-    return json.dumps(summary.to_dict(), separators=(",", ":"), sort_keys=True)
+    return json.dumps(to_json(summary), separators=(",", ":"), sort_keys=True)
 
 
 def decoded(text: object) -> RunSummary | None:
@@ -227,7 +197,7 @@ def decoded(text: object) -> RunSummary | None:
     if not isinstance(text, str):
         return None
     try:
-        return RunSummary.from_dict(json.loads(text))
+        return from_json(RunSummary, json.loads(text))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
@@ -260,21 +230,7 @@ class Completed:
         return cls(*own, already, seconds, summary, ended=record.ended)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            **members(self),
-            "run": self.run.name,
-            "interval": self.run.interval_name,
-            "summary": None if self.summary is None else self.summary.to_dict(),
-            "tasks": [task.to_dict() for task in self.tasks],
-            "inputs": dict(self.inputs),
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Completed:
-        values = {name: value for name, value in document.items() if name != "interval"}
-        summary = RunSummary.from_dict(values["summary"]) if values.get("summary") else None
-        tasks = tuple(map(TaskSummary.from_dict, values.get("tasks", ())))
-        return cls(**{**values, "run": Run.parse(values["run"]), "summary": summary, "tasks": tasks})
+        return {**to_json(self), "interval": self.run.interval_name}
 
 
 def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
@@ -284,3 +240,7 @@ def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
 def in_words(seconds: Mapping[str, float]) -> str:
     """``read 1.2, produce 3.0``."""
     return ", ".join(f"{part.replace('_', ' ')} {spent:.1f}" for part, spent in seconds.items()) or "unknown"
+
+
+def _sizes(spread: Spread) -> str:
+    return " / ".join(f"{size:,}" for size in spread)

@@ -34,7 +34,7 @@ from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.session import Kafka, Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.stored import members
+from airflow_eos_provider.stored import members, to_json
 
 #: Called with topic, offsets passed and offsets in all.
 Progress = Callable[[str, int, int], None]
@@ -98,7 +98,7 @@ class RunStatus:
             "tasks": self.tasks,
             "plan_hash": self.plan_hash,
             "source": dict(self.source),
-            "summary": None if self.summary is None else self.summary.to_dict(),
+            "summary": to_json(self.summary),
             "committed": [_of_slice(number, record) for number, record in sorted(self.written.items())],
         }
 

@@ -44,6 +44,7 @@ from airflow_eos_provider.metrics import of_interval
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.processes import ProcessIdentity, identify
 from airflow_eos_provider.public_names import without_extra
+from airflow_eos_provider.stored import from_json, to_json
 
 try:
     from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
@@ -83,6 +84,9 @@ _K8S_SPECIFICATION = "spark.kubernetes.driverEnv.EOS_INTERVAL_SPEC"
 
 #: What spark-submit says of a driver that YARN runs: which application it is, and how its program has ended.
 _YARN_WORDS = re.compile(r"(?P<application>application_\d+_\d+)|User application exited with status (?P<code>\d+)")
+
+#: What reading a line raises that was cut short on its way.
+_CUT_SHORT = (EosError, ValueError, KeyError, TypeError, AttributeError)
 
 #: Exit codes of the job after which a retry would only repeat the message, or fence the run that won.
 _FINAL_EXIT_CODES = frozenset(error.exit_code for error in (ConfigurationError, RefusedError, FencedError))
@@ -599,7 +603,7 @@ class JobWords:
         from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX, PAGE_PREFIX, RESULT_PREFIX
 
         for line in lines:
-            with contextlib.suppress(EosError, ValueError, KeyError, TypeError):  # it may be cut short on its way
+            with contextlib.suppress(*_CUT_SHORT):
                 if FAILURE_PREFIX in line:
                     document = json.loads(line.partition(FAILURE_PREFIX)[2])
                     self.reason, self.exit_code = str(document["message"]), int(document["exit_code"])
@@ -630,7 +634,7 @@ class JobWords:
     def _take(self, document: Mapping[str, Any]) -> None:
         from airflow_eos_provider.interval.messages import Completed
 
-        self.completed = Completed.from_dict(document)
+        self.completed = from_json(Completed, document)
 
 
 @contextmanager
@@ -675,7 +679,7 @@ def _summary(done: Completed, run: Run, already: bool, seconds: float, job: Comp
     metrics = None
     own = done if done.run == run else None
     if own is not None and own.summary is not None:
-        metrics = {**own.summary.to_dict(), "tasks": [task.to_dict() for task in tasks]}
+        metrics = {**to_json(own.summary), "tasks": to_json(tasks)}
     return {
         "run": run.name,
         "interval": run.interval.name,

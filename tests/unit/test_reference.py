@@ -130,7 +130,7 @@ def test_what_is_stored_and_set_is_on_its_page() -> None:
 
 def test_the_keys_of_reports_are_read_from_the_code() -> None:
     assert lost() == [], "moved: write where to into tests/reference_reports.py"
-    assert keys_of("interval/messages.py:SliceResult.to_dict")[:2] == ["number", "records"], "of a dataclass"
+    assert keys_of("interval/messages.py:SliceResult")[:2] == ["number", "records"], "of a dataclass"
     known = commands()
     assert [path for path in REPORTS if not has_json(known[path])] == []
     page = written("reference/formats.md")

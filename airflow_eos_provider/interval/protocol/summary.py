@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from airflow_eos_provider.interval.messages import RunSummary, SliceResult, Spread, Stage, TaskSummary
+from airflow_eos_provider.interval.messages import RunSummary, SliceResult, Stage, TaskSummary, rounded, spread_of
 from airflow_eos_provider.interval.progress import OnStep
 from airflow_eos_provider.interval.topics.ledger import SliceMeasures, SliceRecord
 
@@ -63,10 +63,10 @@ def summarise(
     return RunSummary(
         transactions=len(done),
         bytes=sum(sizes),
-        transaction_records=Spread.of([record.records for record in done.values()]),
-        transaction_bytes=Spread.of(sizes),
+        transaction_records=spread_of([record.records for record in done.values()]),
+        transaction_bytes=spread_of(sizes),
         attempts_fenced=fenced + sum(_last_attempts(record.measures for record in done.values()).values()),
-        seconds={**sums, **seconds},
+        seconds=rounded({**sums, **seconds}),
     )
 
 
@@ -97,7 +97,7 @@ def by_task(stage: Stage, done: Mapping[int, SliceRecord], written: Iterable[Sli
                 slices=len(pieces),
                 records=sum(record.records for _, record in pieces),
                 bytes=sum(record.measures.bytes for _, record in pieces),
-                seconds=dict(sums),
+                seconds=rounded(sums),
             )
         )
     return tuple(found)

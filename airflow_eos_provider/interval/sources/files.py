@@ -240,10 +240,6 @@ class FileReadOptions:
             found |= {name: value for name in others if (value := getattr(self, name)) is not None}
         return found if self.key is None else {**found, "key": self.key}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> FileReadOptions:
-        return cls(**{name: values[name] for name in cls.__dataclass_fields__ if name in values})
-
 
 def _microseconds(text: str) -> int:
     """The time of a text of ISO 8601, since the epoch; in UTC if it names no zone."""

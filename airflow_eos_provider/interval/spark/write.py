@@ -46,6 +46,7 @@ from airflow_eos_provider.interval.spark.slicing import (
     require_slices_by,
 )
 from airflow_eos_provider.interval.spark.spark_errors import explained, is_of_spark, require_pandas, spark_errors
+from airflow_eos_provider.stored import from_json
 
 
 def write_interval(
@@ -204,7 +205,7 @@ def _collect(
     """Run a frame that writes; what it reports of each slice, None of one that had been done before."""
     with _stage_errors(coordinator, stage):
         reports = [json.loads(row[0]) for row in results.collect()]
-    found = {number: document and SliceResult.from_dict(document) for number, document in reports}
+    found = {number: document and from_json(SliceResult, document) for number, document in reports}
     written = [result for result in found.values() if result is not None]
     dropped = Dropped()
     for result in written:

@@ -29,11 +29,12 @@ from airflow_eos_provider.assets.intervals import completed_intervals, interval_
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
 from airflow_eos_provider.hooks.pipeline import interval_of
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.messages import Completed, RunSummary, Spread, TaskSummary
+from airflow_eos_provider.interval.messages import Completed, RunSummary, TaskSummary
 from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX, RESULT_PREFIX, JobSpec, load_function
 from airflow_eos_provider.operators import interval_run
 from airflow_eos_provider.operators.interval_run import IntervalRunOperator, secret_file
 from airflow_eos_provider.processes import identify
+from airflow_eos_provider.stored import to_json
 
 DAY = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
 
@@ -117,7 +118,7 @@ def test_a_part_of_a_wider_interval_is_a_no_op_without_figures_of_its_own(
 ) -> None:
     """Whoever adds up what the intervals of a pipeline report would count the whole once for each part."""
     week = Run("flights.daily", Interval.parse("2013-01-01T05:00:00Z/2013-01-08T05:00:00Z"))
-    bench.ledger(replace(done(), run=week, summary=RunSummary(1, 20, Spread(7, 7, 7), Spread(20, 20, 20), 0)))
+    bench.ledger(replace(done(), run=week, summary=RunSummary(1, 20, (7, 7, 7), (20, 20, 20), 0)))
     monkeypatch.setattr(IntervalRunOperator, "write", lambda *_: pytest.fail("Spark was started"))
     summary = operator().execute(bench.context)
     assert (summary["run"], summary["interval"], summary["part_of"]) == (f"flights.daily@{DAY}", DAY, week.name)
@@ -134,17 +135,17 @@ def test_the_summary_is_what_the_ledger_says_after_the_job(bench: Bench) -> None
 
 
 def test_the_result_has_what_the_ledger_says_was_moved_and_what_the_job_says_of_its_tasks(bench: Bench) -> None:
-    moved = RunSummary(1, 20, Spread(7, 7, 7), Spread(20, 20, 20), 0, {"produce": 0.5})
+    moved = RunSummary(1, 20, (7, 7, 7), (20, 20, 20), 0, {"produce": 0.5})
     bench.ledger(None, replace(done(7), summary=moved))
     said = replace(done(7), tasks=(TaskSummary(0, 1, 1, 7, 20, {"commit": 0.25}),))
-    script = f"echo '{RESULT_PREFIX}{{cut short'; echo '{RESULT_PREFIX}{json.dumps(said.to_dict())}'"
+    script = f"echo '{RESULT_PREFIX}{{cut short'; echo '{RESULT_PREFIX}{json.dumps(to_json(said))}'"
     result = bench.submit(operator(), script)
-    assert result["metrics"] == {**moved.to_dict(), "tasks": [said.tasks[0].to_dict()]}
+    assert result["metrics"] == {**to_json(moved), "tasks": [to_json(said.tasks[0])]}
     assert json.loads(json.dumps(result)) == result, "an XCom is JSON"
 
 
 def test_the_metrics_of_a_run_arrive_at_a_statsd_server(bench: Bench, datagrams: Callable[[], list[str]]) -> None:
-    moved = RunSummary(3, 600, Spread(1, 2, 4), Spread(100, 200, 300), 1, {"produce": 0.5})
+    moved = RunSummary(3, 600, (1, 2, 4), (100, 200, 300), 1, {"produce": 0.5})
     bench.ledger(None, replace(done(7), summary=moved))
     bench.submit(operator(), "exit 0")
 
@@ -161,9 +162,9 @@ def test_the_metrics_of_a_run_arrive_at_a_statsd_server(bench: Bench, datagrams:
 
 
 def test_another_runs_tasks_are_not_taken_for_this_ones(bench: Bench) -> None:
-    bench.ledger(None, replace(done(7), summary=RunSummary(0, 0, Spread(), Spread(), 0)))
+    bench.ledger(None, replace(done(7), summary=RunSummary(0, 0, (0, 0, 0), (0, 0, 0), 0)))
     said = replace(done(7), run=Run("another", Interval.parse(DAY)), tasks=(TaskSummary(0, 1, 1, 7, 20),))
-    script = f"echo '{RESULT_PREFIX}{json.dumps(said.to_dict())}'"
+    script = f"echo '{RESULT_PREFIX}{json.dumps(to_json(said))}'"
     assert bench.submit(operator(), script)["metrics"]["tasks"] == []
 
 

@@ -25,6 +25,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.sources.files import Convert, Dropped, FileReadOptions, PinnedFile, read_pinned
 from airflow_eos_provider.interval.write.tally import Tally
+from airflow_eos_provider.stored import from_json, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -216,7 +217,7 @@ def _read_slice(
     convert: Convert | None,
     dropped: Dropped | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    return read_pinned(PinnedFile.from_dict(source["file"]), FileReadOptions.from_dict(source), convert, dropped)
+    return read_pinned(PinnedFile.from_dict(source["file"]), from_json(FileReadOptions, source), convert, dropped)
 
 
 @contextlib.contextmanager
@@ -241,7 +242,7 @@ def _marked_errors() -> Iterator[None]:
 
 def _as_batches(outcomes: Iterable[Outcome]) -> Iterator[pa.RecordBatch]:
     for number, result in outcomes:
-        yield _report([[number, result.to_dict() if result else None]])
+        yield _report([[number, to_json(result)]])
 
 
 def _write_slices(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.messages import SliceResult, Spread, Stage
+from airflow_eos_provider.interval.messages import SliceResult, Stage
 from airflow_eos_provider.interval.protocol import summary as module
 from airflow_eos_provider.interval.protocol.summary import StepClock, by_task, summarise
 from airflow_eos_provider.interval.topics.ledger import NO_DIGEST, SliceMeasures, SliceRecord
@@ -32,15 +32,15 @@ def test_sizes_and_seconds_of_all_slices_add_up() -> None:
     found = summarise(DONE, fenced=3, written=[result(0, 0.5), result(2, 0.25)], seconds={"fence": 0.125})
 
     assert (found.transactions, found.bytes) == (3, 600)
-    assert found.transaction_records == Spread(10, 20, 30)
-    assert found.transaction_bytes == Spread(100, 200, 300)
+    assert found.transaction_records == (10, 20, 30)
+    assert found.transaction_bytes == (100, 200, 300)
     assert found.attempts_fenced == 3 + 2 + 1, "each attempt of a task before its last was fenced by the next one"
     assert found.seconds == {"read": 1.75, "commit": 0.75, "fence": 0.125}
 
 
 def test_a_run_without_slices_has_no_sizes() -> None:
     found = summarise({}, fenced=0, written=(), seconds={})
-    assert (found.transactions, found.bytes, found.transaction_bytes, found.attempts_fenced) == (0, 0, Spread(), 0)
+    assert (found.transactions, found.bytes, found.transaction_bytes, found.attempts_fenced) == (0, 0, (0, 0, 0), 0)
     assert found.lines()
 
 

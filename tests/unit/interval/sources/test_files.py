@@ -27,6 +27,7 @@ from airflow_eos_provider.interval.sources.files import (
     read_pinned,
     require_planned_files,
 )
+from airflow_eos_provider.stored import from_json
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
 
@@ -37,7 +38,7 @@ EDGES = [DAY.start - timedelta(seconds=1), DAY.start, DAY.end - timedelta(second
 def options(format: str, **given: Any) -> FileReadOptions:
     bounds = {"start": DAY.start.isoformat(), "end": DAY.end.isoformat()} if "time_column" in given else {}
     made = FileReadOptions(format, **given, **bounds)
-    assert FileReadOptions.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    assert from_json(FileReadOptions, json.loads(json.dumps(made.to_dict()))) == made
     return made
 
 

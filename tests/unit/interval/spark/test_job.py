@@ -18,6 +18,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark import job
 from airflow_eos_provider.interval.spark.job import JobSpec, load_function, main, read_spec
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.stored import from_json
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
 SECRET = "hidden-from-everybody"
@@ -130,11 +131,7 @@ def test_a_result_is_one_line(
     monkeypatch.setattr(job, "run", lambda spec: done)
     assert _main(spec, tmp_path) == 0
     line = capsys.readouterr().out
-    assert Completed.from_dict(_without_interval(json.loads(line.removeprefix(job.RESULT_PREFIX)))) == done
-
-
-def _without_interval(document: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in document.items() if name != "interval"}
+    assert from_json(Completed, json.loads(line.removeprefix(job.RESULT_PREFIX))) == done
 
 
 def test_a_fenced_job_exits_with_seven(

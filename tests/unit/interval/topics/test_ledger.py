@@ -9,7 +9,7 @@ import pytest
 from airflow_eos_provider.connect.topics.jackson import hash_map_order
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.messages import Completed, RunSummary, Spread, decoded, encoded
+from airflow_eos_provider.interval.messages import Completed, RunSummary, decoded, encoded
 from airflow_eos_provider.interval.topics.control_topic import Outgoing
 from airflow_eos_provider.interval.topics.ledger import (
     Claim,
@@ -27,6 +27,7 @@ from airflow_eos_provider.interval.topics.ledger import (
 )
 from airflow_eos_provider.interval.topics.pins import TopicPin
 from airflow_eos_provider.kafka.read.reader import LogRecord
+from airflow_eos_provider.stored import from_json, to_json
 
 NAME = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
 RUN = Run.parse(f"flights.daily@{NAME}")
@@ -107,7 +108,7 @@ def test_how_a_slice_was_written_is_on_record_in_connects_own_spelling() -> None
 
 def test_a_run_is_complete_with_what_it_moved() -> None:
     seconds = {"produce": 1.5, "fence": 0.25}
-    summary = RunSummary(4, 400, Spread(1, 2, 3), Spread(50, 100, 150), attempts_fenced=1, seconds=seconds)
+    summary = RunSummary(4, 400, (1, 2, 3), (50, 100, 150), attempts_fenced=1, seconds=seconds)
     record = complete_record(replace(COMPLETE, summary=encoded(summary)))
 
     assert record.value is not None
@@ -118,7 +119,7 @@ def test_a_run_is_complete_with_what_it_moved() -> None:
     assert found is not None
     completed = Completed.of(found)
     assert completed.summary == summary
-    assert Completed.from_dict(json.loads(json.dumps(completed.to_dict()))) == completed
+    assert from_json(Completed, json.loads(json.dumps(to_json(completed)))) == completed
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "1", '{"bytes":1}', '{"transactions":1,"bytes":1,"seconds":[]}', 7])

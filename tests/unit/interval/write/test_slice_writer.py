@@ -26,6 +26,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.producer import Options
 from airflow_eos_provider.kafka.write.record_batches import EncodedBatch
+from airflow_eos_provider.stored import from_json, to_json
 
 RUN = Run.parse("flights@2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
 PIPELINE = Pipeline("flights", "etl", KafkaSettings.of("127.0.0.1:1"), topic="flights.daily")
@@ -99,7 +100,7 @@ def test_the_ledger_record_comes_last_and_behind_flushed_rows() -> None:
     assert [record[0] for record in producer.records] == ["flights.daily", "flights.daily", "etl-flights-offsets"]
     assert producer.calls == ["begin", "flush 2", "flush 3", "commit 3"]
     assert tuple(result.stage_seconds) == STAGES
-    assert SliceResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+    assert from_json(SliceResult, json.loads(json.dumps(to_json(result)))) == result
 
 
 def test_the_client_for_topics_is_there_before_a_transaction_is_open_and_serves_every_slice(

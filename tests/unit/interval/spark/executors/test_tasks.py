@@ -20,6 +20,7 @@ from airflow_eos_provider.interval.spark.executors import tasks
 from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN, error_within, runs_of_slices, shipped
 from airflow_eos_provider.interval.spark.slicing import REPORTS
 from airflow_eos_provider.interval.topics.pins import TopicChangedError
+from airflow_eos_provider.stored import from_json
 
 
 def _batch(numbers: list[int | None], first: int = 0) -> pa.RecordBatch:
@@ -134,7 +135,7 @@ def test_a_slices_figures_cross_to_the_driver() -> None:
     assert first.schema.names == REPORTS.names
     assert pa.types.is_string(first.schema.field(0).type)
     number, document = json.loads(first.column(0)[0].as_py())
-    assert (number, SliceResult.from_dict(document)) == (3, written)
+    assert (number, from_json(SliceResult, document)) == (3, written)
     assert json.loads(second.column(0)[0].as_py()) == [4, None]
 
 
