@@ -29,7 +29,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from tests.benchmarks.local_spark import local_spark
 from tests.benchmarks.result import Result, own_lab
-from tests.faults.local_runner import write_slices
+from tests.faults.line_slices import write_slices
 
 TRIALS = 5
 INTERVALS = (10, 100_000)

@@ -46,7 +46,7 @@ from tests.browser.live_roll import (
 )
 from tests.changed import changed
 from tests.chromium import need_chromium
-from tests.faults.local_runner import plan_files, write_slices
+from tests.faults.line_slices import plan_files, write_slices
 from tests.page_server import page_server
 from tests.system.modes import bring_to
 from tests.waiting import status_of, wait_for

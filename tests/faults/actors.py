@@ -36,7 +36,7 @@ from airflow_eos_provider.interval.messages import Completed, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import admission
 from airflow_eos_provider.processes import identify
-from tests.faults.local_runner import figures_of_lines, plan_files, write_slices
+from tests.faults.line_slices import figures_of_lines, plan_files, write_slices
 
 
 class Actor:

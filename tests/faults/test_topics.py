@@ -46,7 +46,7 @@ from airflow_eos_provider.lab.jars.jars import class_path, ensure_jars
 from airflow_eos_provider.lab.jars.java import SHORT_LIVED, java_program
 from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.processes import from_pid_file
-from tests.faults.local_runner import write_slices
+from tests.faults.line_slices import write_slices
 from tests.faults.unanswered import leave_commit_unanswered
 from tests.waiting import until
 

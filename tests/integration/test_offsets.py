@@ -22,7 +22,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.seen.backup import read
-from tests.faults.local_runner import plan_files, write_slices
+from tests.faults.line_slices import plan_files, write_slices
 from tests.integration.offsets_cluster import END, Cluster, mirror
 from tests.waiting import wait_for
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from tests.matrix import COMBINATIONS, table
+from tests.matrix import COMBINATIONS
 
 _PROJECT: dict[str, Any] = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))[
     "project"
@@ -33,10 +33,3 @@ def test_every_spark_within_the_extras_bounds_is_tried_and_the_one_before() -> N
     }
     assert within == {"4.0", "4.1", "4.2"}
     assert tried == within | {"3.5"}
-
-
-def test_an_error_of_several_lines_stays_one_row() -> None:
-    row = {"python": "3.12", "write_interval": "failed: one\ntwo | three"}
-    assert table([row]).splitlines()[2].startswith("| 3.12 | ")
-    assert "failed: one two \\| three" in table([row]).splitlines()[2]
-    assert len(table([row]).splitlines()) == 3
