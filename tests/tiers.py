@@ -23,7 +23,7 @@ FAMILIES = {
     },
     "faults": {
         "broker": (
-            *("concurrency", "errors", "failure_matrix", "mutations", "random_kills", "topics"),
+            *("concurrency", "errors", "failure_matrix", "interleavings", "random_kills", "topics"),
             "two_controllers",
         ),
     },

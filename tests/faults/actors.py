@@ -26,7 +26,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import mutations
 import pandas  # noqa: F401  pyarrow imports it with the first array, which is half a second of CPU for each task
 
 import airflow_eos_provider
@@ -35,6 +34,7 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import Completed, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import admission
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.processes import identify
 from tests.faults.line_slices import figures_of_lines, plan_files, write_slices
 
@@ -89,20 +89,13 @@ class Actor:
                 begun = coordinator.finish(begun)
             self.tell(completed=begun.to_dict())
 
-    def _resumed(self) -> None:
-        stage = Stage.from_dict(self._job["stage"])
-        with self._coordinator(stage.run) as coordinator:
-            coordinator._init()  # a driver that died before its last step goes on
-            self.tell(completed=coordinator.finish(stage).to_dict())
-
     def _abandoner(self) -> None:
         with self._coordinator(Run.parse(self._job["run"])) as coordinator:
             coordinator.abandon()
             self.tell(abandoned=True)
 
-    def _coordinator(self, run: Run) -> Any:
-        coordinator_class = mutations.coordinator(self._job.get("mutation"))
-        return coordinator_class(
+    def _coordinator(self, run: Run) -> Coordinator:
+        return Coordinator(
             Pipeline.from_dict(self._job["pipeline"]),
             run,
             began_at=time.time(),
@@ -117,7 +110,6 @@ class Actor:
             self._job["task"],
             report=lambda line: self.tell(line=line),
             on_step=self.step,
-            task_class=mutations.task(self._job.get("mutation")),
         )
         self.tell(written=True)
 

@@ -292,7 +292,7 @@ class Story:
     # The actors
 
     def driver(self, *, tasks: int = 2, run: Run | None = None, lines: int = 40, slices: int = 4, **job: Any) -> Actor:
-        """A driver; ``mutation``, ``stops`` and ``dies`` as in ``actors.py``."""
+        """A driver; ``stops`` and ``dies`` as in ``actors.py``."""
         file = self.source(run or self.run, lines)
         slice_bytes = file.stat().st_size // slices + 1
         return self._start(
@@ -301,9 +301,6 @@ class Story:
 
     def task(self, stage: Stage, number: int = 0, **job: Any) -> Actor:
         return self._start("task", stage=stage, task=number, **job)
-
-    def resumed(self, stage: Stage, **job: Any) -> Actor:
-        return self._start("resumed", stage=stage, **job)
 
     def abandoner(self, *, run: Run | None = None, **job: Any) -> Actor:
         return self._start("abandoner", run=(run or self.run).name, **job)
@@ -446,6 +443,9 @@ class Story:
             assert complete["digest"] == digest_of(self.pipeline, self.expected(run))
         assert self.control().runs == {}
         self.require_none_open()
+
+    def require_no_duplicate(self) -> None:
+        assert max(self.drained().values(), default=0) <= 1
 
     def require_none_open(self) -> None:
         """No transaction is left open; one that is decided may be seen for a moment after its markers are."""

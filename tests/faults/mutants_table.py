@@ -46,7 +46,7 @@ def _mutant(name: str, without: str, file: str, old: str, new: str, *killers: st
     return Mutant(name, without, (Edit(f"{_PACKAGE}/{file}", old, new),), killers)
 
 
-_STORIES = "tests/faults/test_mutations.py"
+_STORIES = "tests/faults/test_interleavings.py"
 _CONCURRENCY = "tests/faults/test_concurrency.py"
 _BARRIER = "tests/faults/test_barrier.py"
 _TOPICS = "tests/faults/test_topics.py"
@@ -83,7 +83,7 @@ _ADMISSION = (
         "interval/protocol/admission.py",
         "    if plan is not None:\n        return plan\n",
         "",
-        f"{_STORIES}::test_v4_a_plan_on_record_is_adopted_and_never_written_again[as it is]",
+        f"{_STORIES}::test_v4_a_plan_on_record_is_adopted_and_never_written_again",
     ),
     _mutant(
         "planned-overlap-admitted",
@@ -115,7 +115,7 @@ _ADMISSION = (
         "interval/pipeline.py",
         'return f"{self.group_id}-{self.name}-planner"',
         "return f\"{self.group_id}-{self.name}-planner-{__import__('os').getpid()}\"",
-        f"{_STORIES}::test_overlapping_intervals_are_admitted_one_at_a_time[as it is]",
+        f"{_STORIES}::test_overlapping_intervals_are_admitted_one_at_a_time",
     ),
 )
 
@@ -162,7 +162,7 @@ _COORDINATOR = (
         "interval/protocol/coordinator.py",
         "self._ledger_topic.read_stable(",
         "self._ledger_topic.read(",
-        f"{_STORIES}::test_v2_the_first_look_at_the_ledger_does_not_wait_for_a_dead_task[as it is]",
+        f"{_STORIES}::test_v2_the_first_look_at_the_ledger_does_not_wait_for_a_dead_task",
     ),
     _mutant(
         "fence-before-generation",
@@ -170,7 +170,7 @@ _COORDINATOR = (
         "interval/protocol/coordinator.py",
         "        generation = self._write_generation(assignment)\n        self._fence(state)\n",
         "        self._fence(state)\n        generation = self._write_generation(assignment)\n",
-        f"{_STORIES}::test_the_generation_is_on_record_before_the_old_ids_are_fenced[as it is]",
+        f"{_STORIES}::test_the_generation_is_on_record_before_the_old_ids_are_fenced",
     ),
     _mutant(
         "old-task-count-ignored",
@@ -178,7 +178,7 @@ _COORDINATOR = (
         "interval/protocol/coordinator.py",
         "range(state.task_count or 0)",
         "range(0)",
-        f"{_STORIES}::test_as_many_ids_are_fenced_as_the_last_generation_had[as it is]",
+        f"{_STORIES}::test_as_many_ids_are_fenced_as_the_last_generation_had",
     ),
     _mutant(
         "open-ids-not-fenced",
@@ -194,7 +194,7 @@ _COORDINATOR = (
         "interval/protocol/input_check.py",
         "    if differ := _differences(stage.committed, found):\n",
         "    if differ := ():\n",
-        f"{_STORIES}::test_a_retry_writes_only_if_its_input_has_the_rows_that_are_committed[as it is]",
+        f"{_STORIES}::test_a_retry_writes_only_if_its_input_has_the_rows_that_are_committed",
     ),
     _mutant(
         "comparing-forgotten",
@@ -235,6 +235,23 @@ _COORDINATOR = (
         "        self._fence_ids([self._pipeline.transactional_id(self._run, n) for n in range(stage.tasks)])\n",
         "",
         f"{_CONCURRENCY}::test_whoever_holds_an_id_of_the_run_is_fenced_before_complete",
+    ),
+    Mutant(
+        "complete-ahead-of-the-data",
+        "complete waits for the markers of the data, by a fencing and for its readers",
+        (
+            Edit(
+                f"{_PACKAGE}/interval/protocol/coordinator.py",
+                "self._fence_ids([self._pipeline.transactional_id(self._run, n) for n in range(stage.tasks)])",
+                "pass",
+            ),
+            Edit(
+                f"{_PACKAGE}/interval/protocol/coordinator.py",
+                "        self._await_readers(stage, {topic for r in done.values() for topic in r.topics})\n",
+                "",
+            ),
+        ),
+        ("tests/faults/test_slow_marker.py::test_v3_complete_waits_for_the_markers_in_the_data",),
     ),
     _mutant(
         "readers-not-waited-for",
@@ -346,7 +363,7 @@ _COORDINATOR = (
         "interval/protocol/coordinator.py",
         '        self._fence(state)\n        plan = self._read_control("read control again").plan\n',
         '        plan = self._read_control("read control again").plan\n',
-        f"{_STORIES}::test_m9_giving_up_fences_the_tasks_first[as it is]",
+        f"{_STORIES}::test_m9_giving_up_fences_the_tasks_first",
     ),
 )
 
@@ -357,7 +374,7 @@ _TASK = (
         "interval/protocol/task.py",
         "        self._init()\n        done = self._read_slices()\n",
         "        done = self._read_slices()\n        self._init()\n",
-        f"{_STORIES}::test_a_task_takes_its_id_before_it_reads[as it is]",
+        f"{_STORIES}::test_a_task_takes_its_id_before_it_reads",
         f"{_MATRIX}::test_a_task_that_wakes_up_beside_its_next_attempt_writes_nothing_twice[init]",
     ),
     _mutant(
@@ -366,7 +383,7 @@ _TASK = (
         "interval/protocol/task.py",
         "self._to_do = set(self.slices) - set(done)",
         "self._to_do = set(self.slices)",
-        f"{_STORIES}::test_a_task_asks_the_ledger_what_an_earlier_attempt_has_committed[as it is]",
+        f"{_STORIES}::test_a_task_asks_the_ledger_what_an_earlier_attempt_has_committed",
     ),
     _mutant(
         "no-look-before-init",
@@ -374,7 +391,7 @@ _TASK = (
         "interval/protocol/task.py",
         '        self._require_own_generation("read control")\n        self._init()\n',
         "        self._init()\n",
-        f"{_STORIES}::test_m7_an_outdated_attempt_does_not_fence_its_successor[as it is]",
+        f"{_STORIES}::test_m7_an_outdated_attempt_does_not_fence_its_successor",
     ),
     _mutant(
         "missing-generation-allowed",
@@ -382,7 +399,7 @@ _TASK = (
         "interval/protocol/task.py",
         '        if generation is None:\n            raise self._outdated("is complete or abandoned")\n',
         "        if generation is None:\n            return\n",
-        f"{_STORIES}::test_m10_a_task_that_does_not_find_its_generation_writes_nothing[as it is]",
+        f"{_STORIES}::test_m10_a_task_that_does_not_find_its_generation_writes_nothing",
     ),
     _mutant(
         "task-without-topic-ids",
@@ -431,7 +448,7 @@ _TASK = (
         "interval/protocol/task.py",
         "        if generation != self._stage.generation:\n",
         "        if False:\n",
-        f"{_STORIES}::test_the_generation_is_on_record_before_the_old_ids_are_fenced[as it is]",
+        f"{_STORIES}::test_the_generation_is_on_record_before_the_old_ids_are_fenced",
     ),
     _mutant(
         "complete-read-first",
@@ -451,7 +468,7 @@ _TASK = (
         "interval/topics/reader.py",
         "return self._read(take, stable_only=False, ",
         "return self._read(take, stable_only=True, ",
-        f"{_STORIES}::test_a_read_goes_to_the_uncommitted_end[as it is]",
+        f"{_STORIES}::test_a_read_goes_to_the_uncommitted_end",
     ),
 )
 
@@ -464,7 +481,7 @@ _WRITER = (
         '                self._step("ledger record")\n'
         "                self._producer.commit()\n"
         "                self._producer.begin()\n",
-        f"{_STORIES}::test_the_ledger_record_is_in_the_transaction_of_the_data[as it is]",
+        f"{_STORIES}::test_the_ledger_record_is_in_the_transaction_of_the_data",
     ),
     _mutant(
         "expired-rows-written",

@@ -6,10 +6,7 @@ a second broker that is suspended.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from tests.faults.second_broker import SecondBroker, place_topics, standing_still
 
@@ -17,14 +14,9 @@ from tests.faults.second_broker import SecondBroker, place_topics, standing_stil
 BROKER = {"broker.session.timeout.ms": "600000", "request.timeout.ms": "600000"}
 
 
-@pytest.mark.parametrize(
-    "mutation", [pytest.param(None, id="as it is"), pytest.param("no fence before complete", id="no fence")]
-)
-def test_v3_complete_waits_for_the_markers_in_the_data(
-    story: Any, second_broker: SecondBroker, days: Callable[..., Any], mutation: str | None
-) -> None:
+def test_v3_complete_waits_for_the_markers_in_the_data(story: Any, second_broker: SecondBroker) -> None:
     place_topics(story.pipeline)
-    driver = story.driver(tasks=1, slices=1, mutation=mutation, stops=["fence own ids"])
+    driver = story.driver(tasks=1, slices=1, stops=["fence own ids"])
     stage = story.stage_of(driver)
     task = story.task(stage, stops=["commit"])
     task.wait_until_stopped()
@@ -35,18 +27,10 @@ def test_v3_complete_waits_for_the_markers_in_the_data(
         task.go_on()
         assert "written" in task.end()
         driver.go_on()
-        if mutation:
-            end = driver.wait_for("completed", "error")
-            while end.get("error") == "UnreachableError":  # all of its questions went to the suspended broker
-                end = story.resumed(stage, mutation=mutation).wait_for("completed", "error")
-            assert "completed" in end
-            assert len(story.completes()) == 1  # and the data's broker cannot have taken the marker
-        else:
-            own_id = story.pipeline.transactional_id(story.run, 0)
-            driver.wait_for_line("Has waited", f"for the end of the last transaction of {own_id} in every partition")
-            assert story.completes() == []
+        own_id = story.pipeline.transactional_id(story.run, 0)
+        driver.wait_for_line("Has waited", f"for the end of the last transaction of {own_id} in every partition")
+        assert story.completes() == []
 
-    if not mutation:
-        assert "completed" in driver.wait_for("completed", "error")
-        assert story.drained(stable_only=True) == story.expected()
-        story.require_exactly_once()
+    assert "completed" in driver.wait_for("completed", "error")
+    assert story.drained(stable_only=True) == story.expected()
+    story.require_exactly_once()

@@ -17,7 +17,7 @@ from tests.needs import BY_PATH, needs, require_needs
         ("unit/connect/test_group.py", ["tmp_path"], set()),
         ("integration/test_roll.py", ["lab", "lab_factory"], {"broker", "workers"}),
         ("integration/test_spark_write.py", ["spark", "lab_factory"], {"broker", "workers", "spark"}),
-        ("faults/test_mutations.py", ["story", "broker"], {"broker"}),
+        ("faults/test_interleavings.py", ["story", "broker"], {"broker"}),
         ("system/test_cluster_dags.py", ["lab_factory"], {"airflow", "postgres", "broker", "workers"}),
         ("system/test_demo.py", [], {"airflow", "postgres", "broker", "workers", "spark"}),
     ],

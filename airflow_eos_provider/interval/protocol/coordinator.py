@@ -4,37 +4,37 @@
 is paused, retried or run twice at once; and ``complete`` is visible only when all of the records are.
 
 *The proof.* A slice's ledger record is committed if and only if the slice's records are, because they are one
-transaction (test_mutations: the ledger record in a transaction of its own duplicates). So it is enough that no slice is
-committed twice, and none is missed.
+transaction (test_interleavings: the ledger record in a transaction of its own duplicates). So it is enough that no
+slice is committed twice, and none is missed.
 
 1. *Within one task id* attempts are ordered by their inits. An attempt reads its slices' ledger records only after its
    init, and init returns when all that the id committed before is in every partition; it skips slices that an earlier
    attempt has committed, and an earlier attempt that has not committed yet never will (test_failure_matrix: a task
-   killed and a task paused at every step; test_mutations: read before init duplicates).
+   killed and a task paused at every step; test_interleavings: read before init duplicates).
 2. *Across generations* a slice may belong to another id. The new generation is on record before the old ids are
    fenced, so a late task of the old one either inits before the fencing, and is fenced; or after it, and reads the new
-   generation, and raises (test_mutations: fencing before the generation duplicates). The driver fences the ids
-   of the last task count record, and every id with an open transaction under the run's prefix (test_mutations: fencing
-   today's task count duplicates).
+   generation, and raises (test_interleavings: fencing before the generation duplicates). The driver fences the ids
+   of the last task count record, and every id with an open transaction under the run's prefix (test_interleavings:
+   fencing today's task count duplicates).
 3. *After the end* a late duplicate finds ``complete``: it reads its slices first, the generation, and ``complete``
-   last, while a finishing run removes the first and leaves the last (test_mutations: ``complete`` read first
+   last, while a finishing run removes the first and leaves the last (test_interleavings: ``complete`` read first
    duplicates). An abandoned run leaves no ``complete`` behind, but no generation either, and a task that does not find
-   its own generation raises (test_mutations: a task that only looks for a newer one writes into an abandoned run).
+   its own generation raises (test_interleavings: a task that only looks for a newer one writes into an abandoned run).
 4. *Nothing is missed by a reader*: the reads behind 1 to 3 go to the *uncommitted* end, so a committed record behind an
-   open transaction is waited for (test_mutations: the committed end duplicates); and compaction leaves an hour's
+   open transaction is waited for (test_interleavings: the committed end duplicates); and compaction leaves an hour's
    records alone, a read that takes longer asks for new ends (tests/integration/test_reading.py).
 5. *Nothing is missed by the run*: ``complete`` is written when the ledger has every slice of the plan, which was frozen
-   before the first commit and is adopted by every later driver (test_mutations: a plan of one's own loses and
+   before the first commit and is adopted by every later driver (test_interleavings: a plan of one's own loses and
    duplicates). Before it, the run's own ids are fenced once more; a fencing returns when all markers of the last commit
-   are in every partition, so ``complete`` never runs ahead of the data (test_barrier: without it, and without the wait
-   below, it does). Brokers may leave a marker out where a partition has no leader
+   are in every partition, so ``complete`` never runs ahead of the data (test_slow_marker: without it, and without the
+   wait below, it does). Brokers may leave a marker out where a partition has no leader
    (:mod:`~airflow_eos_provider.interval.protocol.visibility`); so the partitions are asked themselves, and the run
    fails (test_barrier: without the question and the wait, it is complete).
 6. *The slices belong to one input*: a committed slice is never written again. If a row has moved between it and a slice
    that is still to be written, the row would be lost or duplicated. No source promises that a retry gets the same input
    (a query may read a clock, a table may be written), so the retry checks: it evaluates its input once, counts and
    digests the rows of every slice in the ledger, which it reads after the fencing; and continues only if count and
-   digests are the ledger's (test_mutations: without the comparison one row is duplicated, another lost, and the run
+   digests are the ledger's (test_interleavings: without the comparison one row is duplicated, another lost, and the run
    complete). It then writes the rows that it has compared (tests/integration/test_spark_write.py: a source that changes
    between the comparison and the write). So at every commit the records in Kafka are a part of one evaluation, and at
    ``complete`` all of it. The model has the input's change as an action, and finds lost and duplicated rows if the
@@ -86,7 +86,7 @@ topic, key, value, headers and, where the row names them, partition and time are
 which nobody meets by accident.
 
 Two sentences are about liveness. The first read of the ledger takes only stable records: a dead task's open transaction
-may be in the rest, and only this coordinator's fencing ends it (test_mutations: a first read to the end waits for
+may be in the rest, and only this coordinator's fencing ends it (test_interleavings: a first read to the end waits for
 the timeout). And a fenced coordinator raises and is not retried by itself: two that retry fence each other for ever.
 """
 
