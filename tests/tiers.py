@@ -16,7 +16,7 @@ from tests.needs import starts_something
 #: Files that one process runs, for they share what it has started: a broker, workers, a Spark session.
 FAMILIES = {
     "integration": {
-        "spark": ("file_slices", "spark_inputs", "spark_sources", "spark_write"),
+        "spark": ("spark_inputs", "spark_sources", "spark_write"),
         "topics": ("drain", "fencing", "intervals_command", "offsets_topic", "reading"),
         "disabled": ("kafka_connect_hook", "log_watch"),
         "enabled": ("offsets", "wire_formats"),

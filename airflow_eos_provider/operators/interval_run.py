@@ -102,10 +102,10 @@ class IntervalRun(BaseOperator):
     :param interval: ``start/end`` in ISO 8601 with offsets (templated), one of the DAG's schedule unless
         ``selects_by_bounds``; without it the DAG run's data interval.
     :param revision: 2 and more write a complete interval once again, on purpose (templated).
-    :param slices: how many slices the interval is divided into, at most as many as files where ``slices_by`` is so.
+    :param slices: how many slices the interval is divided into.
     :param key: the columns that a row's slice is taken from; they must be the same whenever a row is read.
-    :param slices_by: ``key``, the slice is taken from its hash; ``files``: groups of whole files are slices; or
-        ``partitions``: those of the DataFrame are slices, whatever ``slices`` is. The last two ignore ``key``.
+    :param slices_by: ``key``, the slice is taken from its hash; or ``partitions``: those of the DataFrame are slices,
+        whatever ``key`` and ``slices`` are.
     :param spark_parallelism: how many Spark tasks write at once, at most; without it Spark's parallelism decides.
     :param pin_inputs: hold the files that the DataFrame reads to what they were when the interval was begun; a retry
         that finds others fails, and names them.

@@ -73,11 +73,10 @@ def against_spark_sink(console: Console) -> list[Result]:
 
 
 def files_against_spark_sink(console: Console) -> list[Result]:
-    """Files as slices, and a DataFrame by groups of files and by its partitions: none needs a shuffle."""
+    """Files as slices, and a DataFrame by its partitions: neither needs a shuffle."""
     ways = {
         "files": _files_exactly_once,
-        "groups": partial(_unshuffled_exactly_once, slices_by="files"),
-        "partitions": partial(_unshuffled_exactly_once, slices_by="partitions"),
+        "partitions": _partitions_exactly_once,
         "sink": partial(write_by_sink, **SINK_TUNED),
         "files-lz4": partial(_files_exactly_once, compression="lz4"),
         "sink-lz4": partial(write_by_sink, **SINK_TUNED, compression_type="lz4"),
@@ -86,7 +85,6 @@ def files_against_spark_sink(console: Console) -> list[Result]:
     peer = "Spark's own sink, at least once, linger 20 ms, batch 128 KiB"
     return [
         _result("write_files_vs_spark_sink", rates["files"], rates["sink"], f"files as slices against {peer}"),
-        _result("write_groups_vs_spark_sink", rates["groups"], rates["sink"], f"groups of files against {peer}"),
         _result("write_partitions_vs_spark_sink", rates["partitions"], rates["sink"], f"own partitions against {peer}"),
         _result("write_files_vs_spark_sink_lz4", rates["files-lz4"], rates["sink-lz4"], f"both with lz4, {peer}"),
     ]
@@ -150,10 +148,10 @@ def _files_exactly_once(lab: Lab, frame: Any, topic: str, compression: str = "no
     write_interval(source, _pipeline(lab, topic, compression), DAY, spark=frame.sparkSession)
 
 
-def _unshuffled_exactly_once(lab: Lab, frame: Any, topic: str, slices_by: str) -> None:
+def _partitions_exactly_once(lab: Lab, frame: Any, topic: str) -> None:
     from airflow_eos_provider.interval.spark import write_interval
 
-    write_interval(frame, _pipeline(lab, topic), DAY, slices=CORES, slices_by=slices_by)
+    write_interval(frame, _pipeline(lab, topic), DAY, slices_by="partitions")
 
 
 def _pipeline(lab: Lab, topic: str, compression: str = "none") -> Pipeline:

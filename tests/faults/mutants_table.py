@@ -56,8 +56,7 @@ _READING = "tests/integration/test_reading.py"
 _ERRORS = "tests/faults/test_errors.py"
 _WRITE = "tests/integration/test_spark_write.py"
 _FILES = "tests/unit/interval/sources/test_files.py"
-_GROUPS = "tests/unit/interval/spark/test_files.py"
-_FILE_SLICES = "tests/integration/test_file_slices.py"
+_SLICES = "tests/unit/interval/spark/test_write.py"
 _PRODUCER_FAULTS = "tests/faults/test_producer.py"
 _PRODUCER_UNIT = "tests/unit/kafka/write/test_producer.py"
 _DIGEST = "tests/unit/interval/write/test_digest.py"
@@ -600,28 +599,12 @@ _SPARK = (
         f"{_WRITE}::test_slices_without_rows_complete",
     ),
     _mutant(
-        "rows-of-other-files-not-looked-for",
-        "where files are slices, a row of a file in no slice is an error",
-        "interval/spark/slicing.py",
-        "        return _union([*tasks, self._others()])\n",
-        "        return _union(tasks)\n",
-        f"{_GROUPS}::test_a_row_of_a_file_that_no_slice_has_is_behind_the_tasks_and_an_error",
-    ),
-    _mutant(
         "layout-not-looked-at",
-        "where files are slices, each task has a partition of its own",
+        "where partitions are slices, each task has one of them",
         "interval/spark/slicing.py",
-        "    if (found := partition_count(frame)) not in (0, expected):\n",
-        "    if False:\n",
-        f"{_GROUPS}::test_a_plan_without_a_partition_for_each_task_is_an_error_before_it_runs",
-    ),
-    _mutant(
-        "changed-file-of-a-slice-accepted",
-        "where files are slices, a retry finds them as the plan pinned them",
-        "interval/spark/slicing.py",
-        "        self.pinned.require(FileSet.of(file for group in self.groups for file in group))\n",
-        "        pass\n",
-        f"{_FILE_SLICES}::test_a_retry_is_held_to_the_files_and_to_what_decided_the_slices",
+        "        if (found := partition_count(results)) not in (0, self.count):",
+        "        if (found := 0):",
+        f"{_SLICES}::test_a_plan_without_a_partition_for_each_slice_is_an_error_before_it_runs",
     ),
 )
 

@@ -83,7 +83,7 @@ def target(lab_factory: Callable[..., Lab], broker_lab: Lab) -> Target:
     return Target.make(broker_lab, "s3")
 
 
-@pytest.mark.parametrize("slices_by", ["key", "files", "partitions"])
+@pytest.mark.parametrize("slices_by", ["key", "partitions"])
 def test_a_frame_of_a_buckets_files_is_written_once(session: Any, target: Target, slices_by: str) -> None:
     frame = session.read.text("s3a://logs/2013-01-01").selectExpr("value as key", "value")
     write_interval(frame, target.pipeline, DAY, slices_by=slices_by)

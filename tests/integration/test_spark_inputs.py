@@ -188,7 +188,7 @@ def test_json_is_read_by_spark_with_a_schema_or_line_by_line(
     line = '{"id":"9007199254740993","zip":"07030","amount":1.10,"at":"2013-01-01T06:00:00Z"}'
     (day / "part-0.json").write_bytes(f"{line}\r\n".encode())
     rows_of_day = source_jobs.orders_of_json(spark, DAY, str(tmp_path))
-    assert write_interval(rows_of_day, pipeline, DAY, slices_by="files").records == 1
+    assert write_interval(rows_of_day, pipeline, DAY, slices_by="partitions").records == 1
     lines = source_jobs.orders_of_lines(spark, DAY, str(tmp_path))
     assert write_interval(lines, pipeline, DAY, spark=spark, revision=2).records == 1
     found = list[LogRecord]()
@@ -202,7 +202,7 @@ def test_json_is_read_by_spark_with_a_schema_or_line_by_line(
 # What Spark reads is what is pinned
 
 
-@pytest.mark.parametrize("slices_by", ["key", "files"])
+@pytest.mark.parametrize("slices_by", ["key", "partitions"])
 def test_a_frame_whose_files_have_changed_since_it_was_made_is_refused(
     spark: SparkSession, pipeline: Pipeline, folder: Path, slices_by: str
 ) -> None:
@@ -217,7 +217,7 @@ def test_a_frame_whose_files_have_changed_since_it_was_made_is_refused(
     require_exactly_once(pipeline)
 
 
-@pytest.mark.parametrize("way", ["key", "files", "files_source"])
+@pytest.mark.parametrize("way", ["key", "partitions", "files_source"])
 def test_two_files_that_change_places_while_they_are_read_do_not_complete_an_interval(
     spark: SparkSession, pipeline: Pipeline, folder: Path, way: str
 ) -> None:

@@ -176,8 +176,9 @@ def test_a_run_that_was_begun_with_another_key_is_not_gone_on_with(spark: SparkS
     frame = jobs.numbered(spark, DAY)
     with pytest.raises(ConfigurationError, match="partition 99"):
         write_interval(misplaced(frame, F.lit(True)), target.pipeline, DAY, slices=2)
-    with pytest.raises(ConfigurationError, match="started with other slices"):
-        write_interval(frame, target.pipeline, DAY, key="value", slices=2)
+    for other in ({"key": "value", "slices": 2}, {"slices_by": "partitions"}):
+        with pytest.raises(ConfigurationError, match="started with other slices"):
+            write_interval(frame, target.pipeline, DAY, **other)
 
 
 # An input that is another one in the next attempt
@@ -379,6 +380,36 @@ def test_the_tasks_of_a_session_in_this_process_end_with_whoever_waits_for_them(
     held.go()
     assert write_interval(source_of(DAY), target.pipeline, DAY, spark=spark).records == len(held.lines)
     target.require_exactly_once(held.lines)
+
+
+@pytest.mark.first
+def test_a_worker_killed_behind_a_commit_is_followed_by_one_that_writes_its_other_slices(
+    spark: SparkSession, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark, ship = tmp_path / "killed", slicing.shipped
+
+    def shipped(entry: str, *arguments: Any) -> Any:
+        run = ship(entry, *arguments)
+        return _killed_behind_a_commit(run, mark) if entry == "write_partition" else run
+
+    monkeypatch.setattr(slicing, "shipped", shipped)
+    assert write_interval(jobs.numbered(spark, DAY), target.pipeline, DAY, slices=3, tasks=1).records == 1000
+    assert mark.exists()
+    target.require_exactly_once(jobs.numbered_values(DAY))
+
+
+def _killed_behind_a_commit(run: Any, mark: Path) -> Any:
+    def go(batches: Any) -> Any:
+        import os
+        import signal
+
+        for report in run(batches):
+            if not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield report
+
+    return go
 
 
 def test_a_killed_driver_is_followed_by_one_that_writes_the_rest(

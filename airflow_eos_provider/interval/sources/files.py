@@ -58,7 +58,7 @@ _MICROSECOND = timedelta(microseconds=1)
 #: A time is near the interval within ten years, in microseconds.
 _NEAR_US = 3650 * 86_400 * 10**6
 
-_BY_SPARK = "Read the files with Spark and a schema of your own: spark.read.schema(…), slices_by='files'."
+_BY_SPARK = "Read the files with Spark and a schema of your own: spark.read.schema(…)."
 
 Convert = Callable[["pa.RecordBatch"], "pa.RecordBatch"]
 
@@ -167,16 +167,6 @@ class FileSet:
         there = now.by_path
         changed = [f"{file.path} {words}" for file in self.files if (words := file.difference(there.get(file.path)))]
         return changed + [f"{path} was added" for path in sorted(there.keys() - self.by_path.keys())]
-
-    def grouped(self, count: int) -> list[FileSet]:
-        """The files in up to ``count`` groups of similar size: the largest first, each to the smallest group."""
-        groups: list[list[PinnedFile]] = [[] for _ in range(min(count, len(self.files)))]
-        sizes = [0] * len(groups)
-        for file in sorted(self.files, key=lambda f: (-f.size, f.path)):
-            least = sizes.index(min(sizes))
-            groups[least].append(file)
-            sizes[least] += file.size + 1  # spreads empty files, too
-        return [FileSet.of(group) for group in groups]
 
 
 def require_planned_files(now: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
@@ -334,7 +324,7 @@ def as_records(batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
         raise ConfigurationError(
             f"A row of the source file {path} cannot be written as JSON: {error}.",
             expected="finite numbers, text in UTF-8, times of the years 1 to 9999",
-            remedy="Make the record's value yourself by convert=…, or read the file with Spark (slices_by='files').",
+            remedy="Make the record's value yourself by convert=…, or read the file with Spark.",
         ) from error
     return pa.RecordBatch.from_arrays([pa.array(values, type=pa.binary())], names=["value"])
 
@@ -413,8 +403,7 @@ def _codec(path: str) -> str | None:
         raise ConfigurationError(
             f"By its name the source file {path} is compressed in a way that is not read here.",
             expected=f"an uncompressed file, or {', '.join(_CODECS)}",
-            remedy="If Spark has the codec, read it with Spark: spark.read.text(…), slices_by='files'. Otherwise write "
-            "it again.",
+            remedy="If Spark has the codec, read it with Spark: spark.read.text(…). Otherwise write it again.",
         )
     return found
 
@@ -458,7 +447,7 @@ def _with_members(
                 f"Line {number} of the source file {path} cannot be used: {error}.",
                 expected="a JSON object; its key text or a whole number; its time text of ISO 8601, or a whole number "
                 "with time_unit given",
-                remedy="Correct the file or the options, or read it with Spark: spark.read.text(…), slices_by='files'.",
+                remedy="Correct the file or the options, or read it with Spark: spark.read.text(…).",
             ) from error
     if options.key is not None:
         batch = pa.RecordBatch.from_arrays(
@@ -558,7 +547,7 @@ class _Times:
             f"{f', and time_unit={self._unit!r} is given' if self._unit else ''}.",
             expected=f"a timestamp or a date, or whole numbers with time_unit={' or '.join(map(repr, TIME_UNITS))}",
             remedy="Give time_unit with whole numbers only. To use another type, read the files with Spark and convert "
-            "the column (slices_by='files').",
+            "the column.",
         )
 
     def in_microseconds(self, value: object) -> int | None:

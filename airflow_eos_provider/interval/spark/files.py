@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval
@@ -30,24 +30,10 @@ from airflow_eos_provider.interval.sources.files import (
     PinnedFile,
     local_identity,
 )
-from airflow_eos_provider.interval.spark.plans.classic_plan import SUBQUERIES, each, kind_of, parts_of, refuse_unstable
+from airflow_eos_provider.interval.spark.plans.classic_plan import each, kind_of, parts_of
 from airflow_eos_provider.interval.spark.sessions import functions_of, is_remote, is_server_lost
 
-__all__ = [
-    "PATH",
-    "FilesSource",
-    "files_source",
-    "pinned_files",
-    "require_narrow",
-    "require_still_pinned",
-]
-
-#: The path of a row's file.
-PATH = "_metadata.file_path"
-
-#: Nodes that handle each row on its own.
-_NARROW = frozenset({"Project", "Filter", "Generate", "SubqueryAlias"})
-_NARROW_STEPS = "steps that handle each row on its own (select, where, explode …)"
+__all__ = ["FilesSource", "files_source", "pinned_files", "require_still_pinned"]
 
 #: Spark's own file indexes; those of table formats (Delta Lake) read one version of a table and skip rows.
 _SPARKS_OWN = "org.apache.spark.sql.execution.datasources."
@@ -67,8 +53,6 @@ _PATTERN_SIGNS = re.compile(r"([\\*?\[\]{}])")
 
 #: So many intervals may share a path and be told apart by their rows' times; with more, no such row is refused.
 _MOST_OTHERS = 100_000
-
-_BY_KEY = "Leave slices_by='files' out. A key then decides the slices, and any stable plan is accepted."
 
 
 # What a DataFrame reads
@@ -337,7 +321,7 @@ def files_source(
     :param path: a file, a folder or a glob. ``{start}`` and ``{end}`` become the interval's bounds in UTC, formatted as
         Python does (``s3a://logs/{start:%Y/%m/%d}/*.parquet``).
     :param format: ``parquet``; or ``lines``, whose bytes become the values (``.gz``, ``.bz2`` and ``.zst`` are
-        decompressed). Read other formats with Spark and your own schema, and write with ``slices_by="files"``.
+        decompressed). Read other formats with Spark and your own schema.
     :param time_column: keeps the rows whose time lies in ``[start, end)``: a column of timestamps, dates, or whole
         numbers (give ``time_unit``); with lines, a member of the JSON object: ISO 8601 text or a whole number. A time
         without a zone is UTC. If the path names the interval, rows that no other interval would read are refused.
@@ -425,58 +409,3 @@ def find_files(spark: SparkSession, path: str) -> FileSet:
 def _is_hidden_below(folder: str, path: str) -> bool:
     below = path.removeprefix(folder) if path.startswith(folder) else path.partition(f"/{folder}/")[2]
     return any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in below.split("/"))
-
-
-# Whether whole files can be slices
-
-
-def require_narrow(frame: DataFrame) -> None:
-    """Check that each row of a frame depends on one row of one file only, and is the same in every attempt.
-
-    Accepted are one read of files (``spark.read.parquet``, ``json``, ``csv``, ``text``, ``orc``) and on it ``select``,
-    ``where``, ``withColumn``, ``explode`` and Python functions of columns.
-    """
-    node = frame._jdf.queryExecution().analyzed()
-    while not node.children().isEmpty():
-        kind = kind_of(node)
-        if kind not in _NARROW:
-            raise _refusal(f"has a step {kind}", _NARROW_STEPS)
-        for expression in each(node.expressions()):
-            _require_plain(expression)
-        _require_no_own_metadata(node)
-        node = node.children().apply(0)
-    _require_no_own_metadata(node)
-    relation = node.relation() if kind_of(node) == "LogicalRelation" else None
-    if relation is None or kind_of(relation) != "HadoopFsRelation":
-        raise _refusal(f"begins with {kind_of(node)}", "one read of files, as spark.read.parquet(…)")
-    location = str(relation.location().getClass().getName())
-    if not location.startswith(_SPARKS_OWN):
-        raise _refusal(f"reads files through {location}", "one read of files by Spark's own sources")
-    refuse_unstable(frame, ())
-    try:
-        frame.select(F.col(PATH))
-    except PySparkException as error:
-        raise _refusal(
-            f"does not give the file of a row ({str(error).splitlines()[0]})",
-            "one read of files by Spark's own sources",
-        ) from error
-
-
-def _require_plain(expression: Any) -> None:
-    for part in parts_of(expression):
-        if kind_of(part) in SUBQUERIES:
-            raise _refusal("has a subquery", _NARROW_STEPS)
-    if not expression.deterministic():
-        raise _refusal(f"has {expression.sql()}", "values that a row has in every attempt, wherever it is read")
-
-
-def _require_no_own_metadata(node: Any) -> None:
-    """Such a column would hide the path that Spark gives each row."""
-    if any(str(column.name()).lower() == "_metadata" for column in each(node.output())):
-        raise _refusal("has a column _metadata of its own", "no such column, because Spark gives a row's file there")
-
-
-def _refusal(found: str, expected: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"Files cannot be the slices of this DataFrame: its plan {found}.", expected=expected, remedy=_BY_KEY
-    )

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
@@ -22,15 +22,9 @@ from airflow_eos_provider.interval.messages import SliceFigures, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.sources.files import MOST_FILES_IN_PLAN, FileSet, look_at, require_planned_files
+from airflow_eos_provider.interval.sources.files import FileSet, look_at, require_planned_files
 from airflow_eos_provider.interval.spark.executors.tasks import REPORT_COLUMN, SLICE_COLUMN, shipped
-from airflow_eos_provider.interval.spark.files import (
-    PATH,
-    FilesSource,
-    pinned_files,
-    require_narrow,
-    require_still_pinned,
-)
+from airflow_eos_provider.interval.spark.files import FilesSource, pinned_files, require_still_pinned
 from airflow_eos_provider.interval.spark.plans.classic_plan import refuse_moving, refuse_unstable
 from airflow_eos_provider.interval.spark.plans.connect_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.reruns import StageWatch
@@ -48,15 +42,6 @@ REPORTS = StructType([StructField(REPORT_COLUMN, StringType())])
 #: A slice costs a transaction, a Spark partition and an entry in the plan. With 10,000 slices the plan is about 0.5 MB,
 #: which fits a record of the broker's default size (1 MiB) even uncompressed.
 MAX_SLICES = 10_000
-
-#: What decides a row's slice.
-SLICES_BY = ("key", "files", "partitions")
-
-#: A slice's files, within its source in the plan. Stored: renaming it strands runs that are under way.
-FILES = "files"
-
-_PARTITIONS_BY_KEY = "Leave slices_by out. A key then decides the slices."
-_FILES_BY_KEY = "Leave slices_by='files' out. A key then decides the slices, and any stable plan is accepted."
 
 #: A cluster's first executor comes within this time, seconds; Spark's own first task waits half of it for the others.
 _EXECUTOR_SECONDS = 60.0
@@ -217,13 +202,24 @@ class PartitionRows(Rows):
     kind = "partitions"
 
     def __init__(self, frame: DataFrame, pin_inputs: bool) -> None:
-        _require_classic(frame, "partitions")
+        require_frame(frame)
+        if is_remote(frame):
+            raise ConfigurationError(
+                "slices_by='partitions' is given with a DataFrame of Spark Connect, whose plan is not seen in full.",
+                expected="a DataFrame of a classic session",
+                remedy="Leave slices_by out, then a key decides the slices; or read Parquet files or lines by "
+                "files_source(), a slice a file.",
+            )
         super().__init__(frame, [], 1, pin_inputs)
 
     def check(self) -> None:
         require_columns(self.frame, ())
         refuse_moving(self.frame)
-        _refuse_speculation(self.spark, "partitions")
+        if speculates(self.spark):
+            raise ConfigurationError(
+                "spark.speculation is on, and partitions cannot be slices in the barrier stage that this takes.",
+                remedy="Set spark.speculation=false, or leave slices_by='partitions' out.",
+            )
         self.rows_have_times = "timestamp" in self.frame.columns
         self.frame = without_adaptive_execution(self.frame)
         self.count = _require_slice_count(max(1, partition_count(self._sliced())))
@@ -254,118 +250,13 @@ class PartitionRows(Rows):
         if self.frozen is not None:
             return super().results(pipeline, stage, barrier)
         results = self._sliced().mapInArrow(shipped("write_partition", pipeline.to_dict(), stage.to_dict()), REPORTS)
-        require_partitions(results, stage, self.count, remedy=_PARTITIONS_BY_KEY)
+        if (found := partition_count(results)) not in (0, self.count):  # the optimizer leaves none if there are no rows
+            raise EosError(
+                f"Spark lays {stage.run} out in {found} partitions.",
+                expected=f"{self.count}, one for each task",
+                remedy="Leave slices_by out. A key then decides the slices.",
+            )
         return results
-
-
-class FileRows(Work):
-    """Rows of a DataFrame over files: groups of whole files are slices, and no row moves.
-
-    The frame is split into a branch per slice, which reads the slice's files only, and one for all other paths, where
-    any row is an error: so each row is in exactly one branch, however paths are spelled. Each branch has one partition,
-    and their union puts them in order: partition ``i`` is the ``i``-th task that has slices. The number of partitions
-    is checked before they run, and each task checks its rows' slices, so an unexpected layout is an error.
-    """
-
-    def __init__(self, frame: DataFrame, slices: int | None, pin_inputs: bool) -> None:
-        _require_classic(frame, "files")
-        if not pin_inputs:
-            raise ConfigurationError(
-                "pin_inputs=False is given with slices_by='files'.",
-                expected="files that must not change: they decide which row is in which slice",
-                remedy="Leave pin_inputs out, or slices_by.",
-            )
-        self.frame = frame
-        self.spark = frame.sparkSession
-        self.wanted = _slice_count(slices, self.spark)
-
-    def check(self) -> None:
-        require_columns(self.frame, ())
-        require_narrow(self.frame)
-        self.rows_have_times = "timestamp" in self.frame.columns
-        _refuse_speculation(self.spark, "files")
-
-    @cached_property
-    def pinned(self) -> FileSet:
-        """The files as they are when the write begins."""
-        pinned = pinned_files(self.frame)
-        if not pinned:
-            raise ConfigurationError(
-                "The DataFrame reads no file.",
-                expected="one file or more",
-                remedy="Wait until the files are there. If intervals may be empty, leave slices_by='files' out.",
-            )
-        if len(pinned) > MOST_FILES_IN_PLAN:
-            raise ConfigurationError(
-                f"The DataFrame reads {len(pinned)} files.",
-                expected=f"at most {MOST_FILES_IN_PLAN}, because the interval's plan names each",
-                remedy=_FILES_BY_KEY,
-            )
-        return pinned
-
-    @cached_property
-    def groups(self) -> list[FileSet]:
-        """The files of each slice, by its number."""
-        return self.pinned.grouped(self.wanted)
-
-    @cached_property
-    def _columns(self) -> list[Column]:
-        """Made once: each is a question to Spark's JVM."""
-        return record_columns(self.frame)
-
-    def slice_count(self) -> int:
-        return len(self.groups)
-
-    def plan(self, run: Run) -> RunPlan:
-        sources = [{FILES: [file.to_dict() for file in group]} for group in self.groups]
-        return RunPlan(run, sources, {"kind": "file groups"})
-
-    def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
-        if any(FILES not in piece for piece in stage.slices):
-            raise _other_slices(stage, "the original slices_by")
-        self.groups = [FileSet.from_dicts(piece[FILES]) for piece in stage.slices]
-        self.pinned.require(FileSet.of(file for group in self.groups for file in group))
-
-    def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
-        return figures_of_rows(_union([self._branch(number) for number in slices]), pipeline, stage.run, slices)
-
-    def require_same_inputs(self) -> None:
-        require_still_pinned(self.frame, self.pinned)
-
-    def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
-        function = shipped("write_file_groups", pipeline.to_dict(), stage.to_dict())
-        results = self.rows_by_task(stage).mapInArrow(function, REPORTS)
-        self.require_layout(results, stage)
-        return results
-
-    def rows_by_task(self, stage: Stage) -> DataFrame:
-        """The rows of each task that has slices, slice by slice; further partitions have rows of other files."""
-        tasks = [
-            _union([self._branch(number).coalesce(1) for number in numbers]).coalesce(1)
-            for numbers in stage.assignment
-            if numbers
-        ]
-        return _union([*tasks, self._others()])
-
-    def require_layout(self, frame: DataFrame, stage: Stage) -> None:
-        """If the optimizer removed a branch, the partitions after it would belong to other tasks."""
-        tasks = sum(1 for numbers in stage.assignment if numbers)
-        require_partitions(frame, stage, tasks + partition_count(self._others()), remedy=_FILES_BY_KEY)
-
-    def _branch(self, number: int) -> DataFrame:
-        kept = self.frame.where(F.col(PATH).isin(self._paths([number])))
-        return kept.select(*self._columns, F.lit(number).cast("int").alias(SLICE_COLUMN))
-
-    def _others(self) -> DataFrame:
-        known = F.col(PATH).isin(self._paths(range(len(self.groups))))
-        other = self.frame.where(~F.coalesce(known, F.lit(False)))
-        return other.select(*self._columns, F.lit(None).cast("int").alias(SLICE_COLUMN))
-
-    def _paths(self, numbers: Collection[int]) -> list[str]:
-        """As ``_metadata.file_path`` spells them: as URIs."""
-        jvm: Any = self.spark._jvm
-        files = [file.path for number in numbers for file in self.groups[number]]
-        return [str(jvm.org.apache.hadoop.fs.Path(path).toUri().toString()) for path in files]
 
 
 class Files(Work):
@@ -457,23 +348,11 @@ def _sums(parts: DataFrame) -> dict[int, SliceFigures]:
 def _other_slices(stage: Stage, expected: str) -> ConfigurationError:
     """The error of a run whose plan has other slices than this attempt would make; it does not name all files."""
     first = {name: value for name, value in stage.slices[0].items() if name != "file"} if stage.slices else "none"
-    found = "groups of whole files (slices_by='files')" if FILES in first else first
     return ConfigurationError(
-        f"The run {stage.run.name} was started with other slices: {found}.",
+        f"The run {stage.run.name} was started with other slices: {first}.",
         expected=expected,
         remedy="Run it with the original settings, or abandon it if none of its slices is committed.",
     )
-
-
-def _require_classic(frame: DataFrame, slices_by: str) -> None:
-    require_frame(frame)
-    if is_remote(frame):
-        raise ConfigurationError(
-            f"slices_by={slices_by!r} is given with a DataFrame of Spark Connect, whose plan is not seen in full.",
-            expected="a DataFrame of a classic session",
-            remedy="Leave slices_by out, then a key decides the slices; or read Parquet files or lines by "
-            "files_source(), a slice a file.",
-        )
 
 
 def partition_count(frame: DataFrame) -> int:
@@ -488,30 +367,6 @@ def partition_count(frame: DataFrame) -> int:
         return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
     finally:
         sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
-
-
-def require_partitions(frame: DataFrame, stage: Stage, expected: int, *, remedy: str) -> None:
-    """Check before a frame runs that it has so many partitions. If the optimizer leaves none, there are no rows."""
-    if (found := partition_count(frame)) not in (0, expected):
-        raise EosError(
-            f"Spark lays {stage.run} out in {found} partitions.",
-            expected=f"{expected}, one for each task",
-            remedy=remedy,
-        )
-
-
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    """All rows, frame after frame; a union of halves, because Spark's planning recurses into it."""
-    if len(frames) == 1:
-        return frames[0]
-    half = len(frames) // 2
-    return _union(frames[:half]).unionAll(_union(frames[half:]))
-
-
-def require_slices_by(slices_by: str) -> str:
-    if slices_by not in SLICES_BY:
-        raise ConfigurationError(f"slices_by is {slices_by!r}.", expected=" or ".join(SLICES_BY))
-    return slices_by
 
 
 def _slice_count(wanted: int | None, spark: SparkSession) -> int:
@@ -636,14 +491,6 @@ def speculates(spark: SparkSession) -> bool:
     # Not getConf(), which asks the JVM for each setting that there is.
     settings: Any = spark.conf if is_remote(spark) else spark.sparkContext._jsc.sc().conf()
     return str(settings.get("spark.speculation", "false")).lower() == "true"
-
-
-def _refuse_speculation(spark: SparkSession, slices_by: str) -> None:
-    if speculates(spark):
-        raise ConfigurationError(
-            f"spark.speculation is on, and {slices_by} cannot be slices in the barrier stage that this takes.",
-            remedy=f"Set spark.speculation=false, or leave slices_by={slices_by!r} out.",
-        )
 
 
 def _slots(spark: SparkSession) -> int:

@@ -26,25 +26,11 @@ from airflow_eos_provider.interval.progress import Report, silent
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.sources.files import Dropped
 from airflow_eos_provider.interval.spark.executors.tasks import shipped
-from airflow_eos_provider.interval.spark.files import (
-    FilesSource,
-)
+from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.reruns import StageWatch
-from airflow_eos_provider.interval.spark.sessions import (
-    awaited,
-    interruptible,
-    is_remote,
-)
+from airflow_eos_provider.interval.spark.sessions import awaited, interruptible, is_remote
 from airflow_eos_provider.interval.spark.shipping import require_login, ship
-from airflow_eos_provider.interval.spark.slicing import (
-    REPORTS,
-    FileRows,
-    Files,
-    PartitionRows,
-    Rows,
-    Work,
-    require_slices_by,
-)
+from airflow_eos_provider.interval.spark.slicing import REPORTS, Files, PartitionRows, Rows, Work
 from airflow_eos_provider.interval.spark.spark_errors import explained, is_of_spark, require_pandas, spark_errors
 from airflow_eos_provider.stored import from_json
 
@@ -80,13 +66,11 @@ def write_interval(
     :param key: the frame's columns that decide a row's slice, written or not. They have to be the same in every
         attempt, so what depends on chance, on the clock or on the order of arrival is refused. Null has a hash
         as any value has: rows in whose key all columns are null are of one slice.
-    :param slices_by: ``key``; or ``files`` or ``partitions``, which ignore ``key`` and shuffle no row. ``files``:
-        groups of whole files are slices, about as large as one another. It takes a frame that reads files once
-        and takes each row by itself (:func:`~airflow_eos_provider.interval.spark.files.require_narrow`); a slice
-        is read by one task, so there are at most as many as files. ``partitions``: the frame's partitions are slices
-        and tasks, whatever ``slices`` and ``tasks`` are, without adaptive execution. It takes a frame of a classic
+    :param slices_by: ``key``; or ``partitions``, which shuffles no row: the frame's partitions are slices and tasks,
+        whatever ``key``, ``slices`` and ``tasks`` are, without adaptive execution. It takes a frame of a classic
         session each of whose columns is the same in every attempt, in partitions that no sample of the rows decides
-        (:func:`~airflow_eos_provider.interval.spark.plans.classic_plan.refuse_moving`).
+        (:func:`~airflow_eos_provider.interval.spark.plans.classic_plan.refuse_moving`). A retry has to find as many
+        partitions.
     :param tasks: how many tasks write; as many as slices if not given.
     :param pin_inputs: hold the files that a DataFrame reads to what they were when the run was begun. Without it a
         retry after a change may leave out rows, or write old and new ones side by side.
@@ -116,12 +100,12 @@ def write_interval(
     with spark_errors(f"The preparation of {run.name}"):
         if isinstance(frame, FilesSource):
             work: Work = Files(frame, spark or SparkSession.active())
-        elif require_slices_by(slices_by) == "files":
-            work = FileRows(frame, slices, pin_inputs)
         elif slices_by == "partitions":
             work = PartitionRows(frame, pin_inputs)
-        else:
+        elif slices_by == "key":
             work = Rows(frame, [key] if isinstance(key, str) else list(key), slices, pin_inputs)
+        else:
+            raise ConfigurationError(f"slices_by is {slices_by!r}.", expected="key or partitions")
         return awaited(work.spark, partial(_write, work, pipeline, run, known, tasks, report))
 
 

@@ -79,32 +79,6 @@ def write_partition(
     return _as_batches(write_rows(pipeline, stage, partition_number(), batches))
 
 
-def write_file_groups(
-    pipeline: Mapping[str, Any], stage: Mapping[str, Any], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """As :func:`write_partition`, where partition ``i`` is the ``i``-th task that has slices, and there are no rows in
-    the partitions behind: they would be of files that no slice has.
-    """
-    tasks = [task for task, numbers in enumerate(stage["assignment"]) if numbers]
-    partition = partition_number()
-    if partition < len(tasks):
-        return _as_batches(write_rows(pipeline, stage, tasks[partition], batches))
-    with _marked_errors():
-        require_no_rows(batches)
-    return iter(())
-
-
-def require_no_rows(batches: Iterable[pa.RecordBatch]) -> None:
-    """Check that no row is of a file that is in no slice."""
-    if rows := sum(batch.num_rows for batch in batches):
-        raise EosError(
-            f"At least {rows} rows come from files that are in no slice of the interval's plan.",
-            expected="only rows of the files that the plan pinned",
-            remedy="If no file was added, this Spark version spells paths in an unsupported way: omit "
-            "slices_by='files', and report it with the Spark version and a path.",
-        )
-
-
 def write_empty(
     pipeline: Mapping[str, Any], stage: Mapping[str, Any], tasks: Collection[int], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:

@@ -320,9 +320,7 @@ def test_content_that_cannot_be_read_is_an_error_that_names_the_file(
 
 @pytest.mark.parametrize("format", ["json", "csv", "orc"])
 def test_other_formats_are_refused_with_the_way_to_read_them(format: str) -> None:
-    with pytest.raises(
-        ConfigurationError, match=rf"The format is '{format}'[^$]*spark\.read\.schema.*slices_by='files'"
-    ):
+    with pytest.raises(ConfigurationError, match=rf"The format is '{format}'[^$]*spark\.read\.schema"):
         options(format)
     for given in ({"null_times": "skip"}, {"time_unit": "minutes"}, {"key": "id"}):
         with pytest.raises(ConfigurationError, match=f"{next(iter(given))}"):

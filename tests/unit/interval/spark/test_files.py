@@ -1,239 +1,31 @@
-"""Whole files as slices of a DataFrame: which plans are taken, how files are grouped, and where their rows arrive."""
+"""The files of a frame are listed and pinned; how a task reads one: tests/unit/interval/sources/test_files.py."""
 
 from __future__ import annotations
 
 import os
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Stage
-from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet, PinnedFile, look_at
-from airflow_eos_provider.interval.spark import slicing, write_interval
-from airflow_eos_provider.interval.spark.executors.tasks import require_no_rows
 from airflow_eos_provider.interval.spark.files import (
     FilesSource,
     files_source,
     find_files,
     pinned_files,
-    require_narrow,
     require_still_pinned,
 )
-from airflow_eos_provider.interval.spark.slicing import FileRows, Files
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-
-# The files of a frame are listed and pinned here; how a task reads one: tests/unit/interval/sources/test_files.py.
+from airflow_eos_provider.interval.spark.slicing import Files
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
-PIPELINE = Pipeline("daily", "nobody", KafkaSettings.of("127.0.0.1:1"), topic="daily")
-
-Change = Callable[[DataFrame], DataFrame]
-
-#: Files with so many lines each, in a folder whose name a URI has to spell in another way.
-LINES = (400, 3, 50, 50, 1)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("files") / "day=2013-01-01 & 100%20"
-    place.mkdir()
-    for number, lines in enumerate(LINES):
-        (place / f"part {number}.json").write_text("".join(f'{{"file":{number},"line":{n}}}\n' for n in range(lines)))
-    return place
-
-
-@pytest.fixture(scope="module")
-def frame(spark: SparkSession, folder: Path) -> DataFrame:
-    return spark.read.json(str(folder)).selectExpr("cast(line as string) key", "to_json(struct(*)) value", "file")
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _view(frame: DataFrame) -> DataFrame:
-    frame.createOrReplaceTempView("lines_of_files")
-    return frame.sparkSession.sql("select * from lines_of_files")
-
-
-TAKEN: dict[str, Change] = {
-    "as it is read": lambda f: f,
-    "where": lambda f: f.where("file > 0"),
-    "withColumn": lambda f: f.withColumn("value", F.concat("value", "key")),
-    "explode": lambda f: f.select("key", F.explode(F.array("value", "value")).alias("value")),
-    "an alias": lambda f: f.alias("lines").select("lines.value"),
-    "a Python function": lambda f: f.withColumn("value", F.udf(_same)("value")),
-    "the partition of the files": lambda f: f.where("day >= '2013-01-01'") if "day" in f.columns else f,
-}
-
-REFUSED: dict[str, Change] = {
-    "step Aggregate": lambda f: f.groupBy("key").agg(F.max("value").alias("value")),
-    "step Join": lambda f: f.join(f.select("key").distinct(), "key"),
-    "step Union": lambda f: f.unionAll(f),
-    "step GlobalLimit": lambda f: f.limit(3),
-    "step Sample": lambda f: f.sample(0.5, seed=1),
-    "step Sort": lambda f: f.orderBy("key"),
-    "step RepartitionByExpression": lambda f: f.repartition("key"),
-    "step Repartition": lambda f: f.coalesce(1),
-    "step Deduplicate": lambda f: f.dropDuplicates(),
-    "step MapInArrow": lambda f: f.mapInArrow(_same, f.schema),
-    "step View": _view,
-    "step Window": lambda f: f.withColumn("value", F.expr("string(row_number() over (order by key))")),
-    "has a subquery": lambda f: f.where("file < (select max(id) from range(10))"),
-    "rand(": lambda f: f.withColumn("value", F.rand().cast("string")),
-    "monotonically_increasing_id()": lambda f: f.withColumn("n", F.monotonically_increasing_id()),
-    "SPARK_PARTITION_ID()": lambda f: f.where(F.spark_partition_id() < 2),
-    "input_file_block_start()": lambda f: f.withColumn("n", F.input_file_block_start()),
-    "_metadata of its own": lambda f: f.withColumn("_METADATA", F.lit("x")),
-    "current_timestamp()": lambda f: f.where("current_timestamp() > '2020-01-01'"),
-    "begins with LocalRelation|begins with LogicalRDD": lambda f: f.sparkSession.createDataFrame(
-        [("k", "v")], "key string, value string"
-    ),
-    "begins with Range": lambda f: f.sparkSession.range(3).selectExpr("string(id) value"),
-}
-
-
-@pytest.mark.parametrize("change", TAKEN.values(), ids=TAKEN.keys())
-def test_steps_that_take_each_row_by_itself_are_taken(frame: DataFrame, change: Change) -> None:
-    require_narrow(change(frame))
-
-
-@pytest.mark.parametrize(("named", "change"), REFUSED.items(), ids=REFUSED.keys())
-def test_any_other_step_is_refused_and_named(frame: DataFrame, named: str, change: Change) -> None:
-    pattern = named.replace("(", r"\(").replace(")", r"\)")
-    with pytest.raises(ConfigurationError, match=f"(?i){pattern}"):
-        require_narrow(change(frame))
-
-
-def test_what_files_cannot_be_slices_of_is_said_before_anything_is_written(
-    frame: DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(ConfigurationError, match=r"slices_by is 'file'"):
-        write_interval(frame, PIPELINE, DAY, slices_by="file")
-    with pytest.raises(ConfigurationError, match=r"pin_inputs=False is given"):
-        write_interval(frame, PIPELINE, DAY, slices_by="files", pin_inputs=False)
-    with pytest.raises(ConfigurationError, match="a step Sort"):
-        write_interval(frame.orderBy("key"), PIPELINE, DAY, slices_by="files")
-    monkeypatch.setattr(slicing, "speculates", lambda spark: True)
-    for slices_by in ("files", "partitions"):
-        with pytest.raises(ConfigurationError, match=rf"spark\.speculation is on, and {slices_by} cannot"):
-            write_interval(frame, PIPELINE, DAY, slices_by=slices_by)
-
-
-def test_groups_are_about_as_large_as_one_another_and_do_not_depend_on_the_order_of_a_listing() -> None:
-    files = [PinnedFile(f"file:/f{n}", size, 1) for n, size in enumerate((0, 90, 10, 40, 50, 0, 30))]
-    groups = FileSet.of(files).grouped(3)
-    shuffled = random.Random(7).sample(files, len(files))
-    assert groups == FileSet.of(shuffled).grouped(3)
-    assert sorted(f.path for group in groups for f in group) == sorted(f.path for f in files)
-    assert sorted(sum(f.size for f in group) for group in groups) == [60, 70, 90]
-    assert len(FileSet.of(files).grouped(100)) == len(files)
-
-
-def _stage(groups: FileRows, assignment: Sequence[Sequence[int]]) -> Stage:
-    plan = groups.plan(Run("daily", DAY))
-    return Stage(plan.run, 0, plan.hash, plan.slices, tuple(map(tuple, assignment)), {0: 0})
-
-
-def _places(rows: DataFrame) -> dict[int, list[tuple[int | None, int, int]]]:
-    """By partition the runs of rows in it: slice, file and how many."""
-
-    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import json
-        from itertools import groupby
-
-        import pyarrow as pa
-        from pyspark import TaskContext
-
-        context: Any = TaskContext.get()
-        found = [
-            (number, json.loads(value)["file"])
-            for batch in batches
-            for number, value in zip(batch["_eos_slice"].to_pylist(), batch["value"].to_pylist(), strict=True)
-        ]
-        runs = [(*place, len(list(rows))) for place, rows in groupby(found)]
-        columns = list(zip(*runs, strict=True)) or [(), (), ()]
-        arrays = [pa.array(column, pa.int64()) for column in ([context.partitionId()] * len(runs), *columns)]
-        yield pa.RecordBatch.from_arrays(arrays, names=["partition", "slice", "file", "count"])
-
-    places: dict[int, list[tuple[int | None, int, int]]] = {}
-    for row in rows.mapInArrow(look, "partition long, slice long, file long, count long").collect():
-        places.setdefault(row.partition, []).append((row.slice, row.file, row["count"]))
-    return places
-
-
-def test_a_row_arrives_with_the_slice_of_its_file_in_the_partition_of_its_task(frame: DataFrame) -> None:
-    spark = frame.sparkSession
-    spark.conf.set("spark.sql.files.maxPartitionBytes", "2000")  # the largest file in several pieces
-    spark.conf.set("spark.sql.files.openCostInBytes", "0")
-    try:
-        groups = FileRows(frame, 4, True)
-        assert [len(group) for group in groups.groups].count(2) == 1
-        places = _places(groups.rows_by_task(_stage(groups, [[2], [], [0, 3]])))  # slice 1 is committed
-    finally:
-        spark.conf.unset("spark.sql.files.maxPartitionBytes")
-        spark.conf.unset("spark.sql.files.openCostInBytes")
-    number_of = {f"part {n}.json": n for n in range(len(LINES))}
-    files = [[number_of[file.path.rsplit("/", 1)[1]] for file in group] for group in groups.groups]
-    for partition, slices in ((0, [2]), (1, [0, 3])):
-        runs = places.pop(partition)
-        assert list(dict.fromkeys(number for number, _, _ in runs)) == slices
-        found = {(number, file): 0 for number in slices for file in files[number]}
-        for number, file, count in runs:
-            assert number is not None
-            found[(number, file)] += count
-        assert found == {(number, file): LINES[file] for number, file in found}
-    assert not places
-
-
-def test_a_slice_opens_its_own_files_only_and_nothing_is_moved(frame: DataFrame) -> None:
-    groups = FileRows(frame.where("file >= 0"), 3, True)
-    for number, group in enumerate(groups.groups):
-        plan = groups._branch(number)._jdf.queryExecution().sparkPlan()
-        leaves = plan.collectLeaves()
-        assert leaves.size() == 1
-        assert len(leaves.apply(0).selectedPartitions().toPartitionArray()) == len(group)
-    rows = groups.rows_by_task(_stage(groups, [[0], [1], [2]]))
-    assert rows._jdf.queryExecution().toRdd().getNumPartitions() == 3
-    assert "Exchange" not in rows._jdf.queryExecution().executedPlan().toString()
-
-
-def test_a_plan_without_a_partition_for_each_task_is_an_error_before_it_runs(frame: DataFrame) -> None:
-    groups = FileRows(frame, 3, True)
-    stage = _stage(groups, [[0], [], [1, 2]])
-    rows = groups.rows_by_task(stage)
-    groups.require_layout(rows, stage)
-    with pytest.raises(EosError, match="in 2 partitions"):
-        groups.require_layout(rows, _stage(groups, [[0], [1], [2]]))
-    none = frame.where("false")
-    empty = FileRows(frame, 3, True)
-    assert empty.groups
-    empty.frame = none
-    empty.require_layout(empty.rows_by_task(stage), stage)
-    assert _places(empty.rows_by_task(stage)) == {}
-
-
-def test_a_row_of_a_file_that_no_slice_has_is_behind_the_tasks_and_an_error(frame: DataFrame) -> None:
-    groups = FileRows(frame, len(LINES), True)
-    lost = groups.groups.pop()
-    places = _places(groups.rows_by_task(_stage(groups, [[n] for n in range(len(LINES) - 1)])))
-    (runs,) = [runs for partition, runs in places.items() if partition >= len(LINES) - 1]
-    number = int(lost.files[0].path.rsplit("part ", 1)[1].removesuffix(".json"))
-    assert runs == [(None, number, LINES[number])]
-    require_no_rows([pa.RecordBatch.from_pydict({"value": pa.array([], pa.binary())})])
-    with pytest.raises(EosError, match="in no slice of the interval's plan"):
-        require_no_rows([pa.RecordBatch.from_pydict({"value": [b"x"]})])
-
 
 # What a frame reads
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet
-from airflow_eos_provider.interval.spark import write_interval
+from airflow_eos_provider.interval.spark import slicing, write_interval
 from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
 from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.slicing import sliced
@@ -36,12 +37,27 @@ def test_a_function_that_returns_no_dataframe_is_told_so(returned: Any, named: s
 
 @pytest.mark.parametrize("slices", [0, 10_001, 2**40])
 def test_a_number_of_slices_that_no_plan_can_have_is_refused(frame: DataFrame, slices: int) -> None:
-    for write in (
-        lambda: write_interval(frame, NOBODY, DAY, slices=slices),
-        lambda: write_interval(frame, NOBODY, DAY, slices=slices, slices_by="files"),
-    ):
-        with pytest.raises(ConfigurationError, match=f"{slices} slices were requested(.|\n)*1 to 10000"):
-            write()
+    with pytest.raises(ConfigurationError, match=f"{slices} slices were requested(.|\n)*1 to 10000"):
+        write_interval(frame, NOBODY, DAY, slices=slices)
+
+
+def test_a_way_to_slice_that_does_not_exist_or_cannot_be_taken_is_refused(
+    frame: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"slices_by is 'files'"):
+        write_interval(frame, NOBODY, DAY, slices_by="files")
+    monkeypatch.setattr(slicing, "speculates", lambda spark: True)
+    with pytest.raises(ConfigurationError, match=r"spark\.speculation is on, and partitions cannot"):
+        write_interval(frame, NOBODY, DAY, slices_by="partitions")
+
+
+def test_a_plan_without_a_partition_for_each_slice_is_an_error_before_it_runs(frame: DataFrame) -> None:
+    work = slicing.PartitionRows(frame.repartition(2, "key"), True)
+    work.check()
+    stage = Stage(Run("flights", DAY), 0, "", ({},) * 3, ((0,), (1,), (2,)), {0: 0})
+    work.count = stage.tasks
+    with pytest.raises(EosError, match="in 2 partitions"):
+        work.results(NOBODY, stage, False)
 
 
 @pytest.mark.parametrize(
