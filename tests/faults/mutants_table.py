@@ -540,7 +540,7 @@ _SPARK = (
         "interval/spark/slicing.py",
         "            require_planned_files(self._pinned.to_plan(), source)\n",
         "            pass\n",
-        f"{_INPUTS}::test_a_file_that_changes_between_attempts_is_named",
+        f"{_INPUTS}::test_a_file_that_changes_comes_or_goes_between_attempts_is_named",
     ),
     _mutant(
         "stale-frame-accepted",
@@ -556,7 +556,7 @@ _SPARK = (
         "interval/sources/files.py",
         "        if added := sorted(now.keys() - pinned.by_path.keys()):\n",
         "        if added := []:\n",
-        f"{_INPUTS}::test_a_file_that_comes_between_attempts_is_named",
+        f"{_INPUTS}::test_a_file_that_changes_comes_or_goes_between_attempts_is_named",
     ),
     _mutant(
         "added-source-file-accepted",
@@ -564,7 +564,7 @@ _SPARK = (
         "interval/spark/slicing.py",
         '        self.source.files.require(FileSet.from_dicts(piece["file"] for piece in stage.slices))\n',
         "        pass\n",
-        f"{_INPUTS}::test_a_file_that_comes_between_attempts_of_a_files_source_is_named",
+        f"{_WRITE}::test_a_file_of_a_files_source_that_comes_or_changes_between_attempts_is_named_even_if_it_looks_the_same",
     ),
     _mutant(
         "changed-file-accepted",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -195,6 +197,32 @@ class HeldFiles:
 
         until(are_there, "readers of the second file", seconds=240, pause=0.02)
         return [int(mark.name) for mark in marks.iterdir()]
+
+    @contextmanager
+    def given_up(self) -> Iterator[list[int]]:
+        """Raise an error out of a signal of this thread as soon as a reader is held, as Airflow does when a task's time
+        is over; the reader's process."""
+
+        class GivenUpError(BaseException):
+            pass
+
+        def give_up(*_: Any) -> None:
+            raise GivenUpError
+
+        def signal_when_held() -> None:
+            readers.extend(self.wait_for_readers(1))
+            signal.pthread_kill(here, signal.SIGUSR1)
+
+        here, readers = threading.get_ident(), list[int]()
+        before = signal.signal(signal.SIGUSR1, give_up)
+        waiting = threading.Thread(target=signal_when_held, daemon=True)
+        waiting.start()
+        try:
+            with pytest.raises(GivenUpError):
+                yield readers
+            waiting.join()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
 
     def go(self) -> None:
         """Hold up nobody any more."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -420,28 +418,8 @@ def test_a_call_that_is_given_up_ends_its_tasks_and_the_next_one_writes_the_rest
     def source_of(interval: Interval) -> Any:
         return frames.get(interval) or jobs.held_files(remote, interval, **held.arguments)
 
-    class GivenUpError(BaseException):
-        pass
-
-    def give_up(*_: Any) -> None:
-        raise GivenUpError
-
-    before = signal.signal(signal.SIGUSR1, give_up)
-    try:
-        main = threading.main_thread().ident
-        assert main is not None
-
-        def signal_when_held() -> None:
-            held.wait_for_readers(1)
-            signal.pthread_kill(main, signal.SIGUSR1)
-
-        waiting = threading.Thread(target=signal_when_held)
-        waiting.start()
-        with pytest.raises(GivenUpError):
-            write_intervals(source_of, target.pipeline, [DAY, *frames], spark=remote, slices=2, at_once=1)
-        waiting.join()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with held.given_up():
+        write_intervals(source_of, target.pipeline, [DAY, *frames], spark=remote, slices=2, at_once=1)
     held.go()
     outcomes = write_intervals(source_of, target.pipeline, [DAY, *frames], spark=remote, slices=2, at_once=2)
     require_all_complete(outcomes)

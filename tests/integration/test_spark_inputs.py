@@ -16,7 +16,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.sources import files as files_module, files_source
 from airflow_eos_provider.interval.spark import write_interval
-from airflow_eos_provider.interval.spark.files import FilesSource, pinned_files
+from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.lab.lab import Lab
@@ -58,34 +58,25 @@ def require_exactly_once(pipeline: Pipeline) -> None:
     Target(pipeline).require_exactly_once(values())
 
 
-def test_a_file_that_changes_between_attempts_is_named(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
+def test_a_file_that_changes_comes_or_goes_between_attempts_is_named(
+    spark: SparkSession, pipeline: Pipeline, folder: Path
+) -> None:
     begin_and_fail(spark, folder, pipeline)
-    file = folder / "part 1.json"
+    file, new = folder / "part 1.json", folder / "part 2.json"
     content, times = file.read_bytes(), file.stat()
-    file.write_bytes(content + b'{"line":99}\n')
-    with pytest.raises(ConfigurationError, match=r"part 1\.json has changed"):
-        write_interval(rows(spark, folder), pipeline, DAY)
-    file.write_bytes(content)
-    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    for path, found, words in (
+        (file, content + b'{"line":99}\n', r"part 1\.json has changed"),
+        (file, None, r"part 1\.json is gone"),
+        (new, b'{"line":99}\n', r"part 2\.json, which was not there"),
+    ):
+        path.unlink(missing_ok=True) if found is None else path.write_bytes(found)
+        with pytest.raises(ConfigurationError, match=words):
+            write_interval(rows(spark, folder), pipeline, DAY)
+        new.unlink(missing_ok=True)
+        file.write_bytes(content)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert write_interval(rows(spark, folder), pipeline, DAY).records == 20
     require_exactly_once(pipeline)
-
-
-def test_a_file_that_comes_between_attempts_is_named(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
-    begin_and_fail(spark, folder, pipeline)
-    (folder / "part 2.json").write_text('{"line":99}\n')
-    with pytest.raises(ConfigurationError, match=r"part 2\.json, which was not there"):
-        write_interval(rows(spark, folder), pipeline, DAY)
-    (folder / "part 2.json").unlink()
-    assert write_interval(rows(spark, folder), pipeline, DAY).records == 20
-    require_exactly_once(pipeline)
-
-
-def test_a_file_that_goes_between_attempts_is_named(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
-    begin_and_fail(spark, folder, pipeline)
-    (folder / "part 0.json").unlink()
-    with pytest.raises(ConfigurationError, match=r"part 0\.json is gone"):
-        write_interval(rows(spark, folder), pipeline, DAY)
 
 
 def test_an_interval_whose_file_changes_while_it_is_read_is_not_complete(
@@ -115,27 +106,6 @@ def test_of_many_files_a_digest_is_kept(
     (folder / "part 2.json").write_text("{}")
     with pytest.raises(ConfigurationError, match="has 3 files now, which differ"):
         write_interval(rows(spark, folder), pipeline, DAY)
-
-
-def test_a_file_that_comes_between_attempts_of_a_files_source_is_named(
-    spark: SparkSession, pipeline: Pipeline, folder: Path
-) -> None:
-    def source(**options: Any) -> FilesSource:
-        return files_source(spark, DAY, f"{folder.parent}/day={{start:%Y-%m-%d}}*/*", format="lines", **options)
-
-    def fail_on_the_second(batch: Any) -> Any:
-        if batch.column("value")[0].as_py() == b'{"line":10}':
-            raise ValueError("by design")
-        return batch
-
-    with pytest.raises(EosError, match="by design"):
-        write_interval(source(convert=fail_on_the_second), pipeline, DAY, spark=spark, tasks=1)
-    (folder / "part 2.json").write_text('{"line":99}\n')
-    with pytest.raises(ConfigurationError, match=r"part 2\.json, which was not there"):
-        write_interval(source(), pipeline, DAY, spark=spark)
-    (folder / "part 2.json").unlink()
-    assert write_interval(source(), pipeline, DAY, spark=spark).records == 20
-    require_exactly_once(pipeline)
 
 
 def test_rows_without_a_time_are_refused_or_left_out_and_counted(
@@ -242,36 +212,3 @@ def test_two_files_that_change_places_while_they_are_read_do_not_complete_an_int
     with pytest.raises(ConfigurationError, match="was replaced by one of the same size and time of change"):
         write(change_places)
     assert completion(pipeline, Run(pipeline.name, DAY)) is None
-
-
-#: What the writer reads of Spark that no version of it promises; the upper bound of pyspark is for these.
-INTERNALS: dict[str, Callable[[SparkSession, DataFrame], object]] = {
-    "SparkSession._jvm": lambda spark, _: spark._jvm.org.apache.hadoop.fs.Path("/tmp").getName(),
-    "SparkSession._jsparkSession.sessionState().newHadoopConf": lambda spark, _: (
-        spark._jsparkSession.sessionState().newHadoopConf().size()
-    ),
-    "SparkContext._gateway": lambda spark, _: spark.sparkContext._gateway.jvm,
-    "SparkContext.maxNumConcurrentTasks": lambda spark, _: spark.sparkContext._jsc.sc().maxNumConcurrentTasks(
-        spark.sparkContext._jsc.sc().resourceProfileManager().defaultResourceProfile()
-    ),
-    "DataFrame._jdf.queryExecution().analyzed": lambda _, frame: frame._jdf.queryExecution().analyzed().nodeName(),
-    "DataFrame._jdf.queryExecution().sparkPlan().collectLeaves": lambda _, frame: (
-        frame._jdf.queryExecution().sparkPlan().collectLeaves().size()
-    ),
-    "HadoopFsRelation.location, InMemoryFileIndex": lambda spark, _: pinned_files(spark.read.text(__file__)),
-    "SparkContext.conf": lambda spark, _: spark.sparkContext._jsc.sc().conf().get("spark.speculation", "false"),
-    "LiveListenerBus.waitUntilEmpty": lambda spark, _: (
-        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(10_000) or True
-    ),
-    "LiveListenerBus.metrics": lambda spark, _: (
-        spark.sparkContext._jsc.sc().listenerBus().metrics().metricRegistry().getCounters().size()
-    ),
-    "SparkStatusTracker.getJobIdsForTag": lambda spark, _: (
-        spark.sparkContext._jsc.sc().statusTracker().getJobIdsForTag("none") is not None
-    ),
-}
-
-
-@pytest.mark.parametrize("internal", INTERNALS)
-def test_an_internal_of_spark_is_there(spark: Any, internal: str) -> None:
-    assert INTERNALS[internal](spark, spark.range(1)) is not None

@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession, functions as F
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.messages import rounded
 from airflow_eos_provider.interval.protocol.admission import OverlapError
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.sources import files_source
@@ -87,7 +86,7 @@ def test_a_run_tells_what_it_moved_and_where_its_seconds_went(spark: SparkSessio
     assert all(set(task.seconds) == {"read", "produce", "flush", "commit"} for task in done.tasks)
     again = write_interval(frame, target.pipeline, DAY, slices=4, tasks=2)
     assert again.already
-    assert again.summary == replace(done.summary, seconds=rounded(done.summary.seconds))
+    assert again.summary == done.summary
 
 
 def test_a_revision_writes_a_changed_source_anew(spark: SparkSession, target: Target) -> None:
@@ -267,7 +266,7 @@ def test_rows_that_were_frozen_from_two_evaluations_are_compared_with_one_more(
     assert completion(target.pipeline, Run(target.pipeline.name, DAY)) is None
 
 
-def test_a_file_that_changes_between_attempts_is_named_even_if_it_looks_the_same(
+def test_a_file_of_a_files_source_that_comes_or_changes_between_attempts_is_named_even_if_it_looks_the_same(
     spark: SparkSession, target: Target, tmp_path: Path
 ) -> None:
     folder = tmp_path / "2013-01-01"
@@ -276,6 +275,10 @@ def test_a_file_that_changes_between_attempts_is_named_even_if_it_looks_the_same
     first = files_source(spark, DAY, place, format="lines", convert=_fail_on_second_file)
     with pytest.raises(EosError, match="second file"):
         write_interval(first, target.pipeline, DAY, spark=spark, tasks=1)
+    (folder / "part-2.json").write_text('{"line":99}\n')
+    with pytest.raises(ConfigurationError, match=r"part-2\.json, which was not there"):
+        write_interval(files_source(spark, DAY, place, format="lines"), target.pipeline, DAY, spark=spark)
+    (folder / "part-2.json").unlink()
     file = folder / "part-0.json"
     content, seen = file.read_bytes(), file.stat()
     for changed, expectation in (
@@ -334,33 +337,6 @@ def test_a_retry_of_partitions_proves_their_number_and_their_rows(spark: SparkSe
 # What dies
 
 
-class GivenUpError(BaseException):
-    """As Airflow raises it out of a signal when a task's time is over."""
-
-
-@contextlib.contextmanager
-def given_up_when_held(held: HeldFiles) -> Iterator[list[int]]:
-    """Raise an error out of a signal of this thread as soon as a reader is held; the reader's process."""
-
-    def give_up(*_: Any) -> None:
-        raise GivenUpError
-
-    def signal_when_held() -> None:
-        readers.extend(held.wait_for_readers(1))
-        signal.pthread_kill(here, signal.SIGUSR1)
-
-    here, readers = threading.get_ident(), list[int]()
-    before = signal.signal(signal.SIGUSR1, give_up)
-    waiting = threading.Thread(target=signal_when_held, daemon=True)
-    waiting.start()
-    try:
-        with pytest.raises(GivenUpError):
-            yield readers
-        waiting.join()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
 @pytest.mark.parametrize("several", [False, True])
 def test_the_tasks_of_a_session_in_this_process_end_with_whoever_waits_for_them(
     spark: SparkSession, target: Target, tmp_path: Path, several: bool
@@ -371,7 +347,7 @@ def test_the_tasks_of_a_session_in_this_process_end_with_whoever_waits_for_them(
     def source_of(interval: Interval) -> Any:
         return jobs.held_files(spark, interval, **held.arguments)
 
-    with given_up_when_held(held) as readers:
+    with held.given_up() as readers:
         if several:
             write_intervals(source_of, target.pipeline, [DAY], spark=spark)
         else:
