@@ -119,7 +119,8 @@ class Driver:
         path, out, log = (folder / f"{uuid.uuid4().hex[:8]}.{end}" for end in ("json", "out", "log"))
         path.touch(mode=0o600)
         path.write_text(json.dumps(spec.to_dict()))
-        command = [sys.executable, "-m", "airflow_eos_provider.interval.spark.job", "--spec", str(path)]
+        job = "airflow_eos_provider.interval.spark.job"
+        command = [sys.executable, "-m", job, "--delete-spec", "--spec", str(path)]
         with out.open("w") as stdout, log.open("w") as stderr:
             return cls(subprocess.Popen(command, stdout=stdout, stderr=stderr, text=True), out, log)
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +26,7 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.postgres import Postgres
 from tests.integration import source_jobs
-from tests.integration.interval_target import DAY, Target, day
+from tests.integration.interval_target import DAY, Driver, Target, day
 from tests.lab.jars import jars_of
 from tests.secret_search import Found, search_files, search_topics
 from tests.spark_session import add_jars
@@ -190,58 +187,28 @@ def test_a_database_that_gives_no_rows_fails_the_attempt_and_the_next_one_writes
     target.require_exactly_once(shop.values())
 
 
-@dataclass(frozen=True)
-class JobEnd:
-    """How a job has ended that has a process of its own, as Airflow starts it.
-
-    :param folder: holds all that it printed and logged.
-    """
-
-    folder: Path
-    reported: dict[str, Any]
-
-
-@pytest.fixture
-def run_job(tmp_path: Path, spark_properties: dict[str, str], jars: list[Path]) -> Callable[..., JobEnd]:
-    properties = {**spark_properties, "spark.jars": ",".join(map(str, jars))}
-
-    def run(target: Target, function: str, arguments: dict[str, Any]) -> JobEnd:
-        name = f"{source_jobs.__file__}:{function}"
-        spec = JobSpec(target.pipeline, DAY, name, arguments=arguments, slices=SLICES, tasks=1, spark=properties)
-        path = tmp_path / "spec.json"
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(spec.to_dict()))
-        command = [
-            sys.executable,
-            "-m",
-            "airflow_eos_provider.interval.spark.job",
-            "--spec",
-            str(path),
-            "--delete-spec",
-        ]
-        folder = tmp_path / "told"
-        folder.mkdir()
-        with (folder / "out").open("w") as out, (folder / "log").open("w") as log:
-            subprocess.run(command, stdout=out, stderr=log, check=False, timeout=480)
-        lines = [line for line in (folder / "out").read_text().splitlines() if line.startswith("EOS-INTERVAL-")]
-        assert len(lines) == 1, (folder / "log").read_text()[-3000:]
-        return JobEnd(folder, json.loads(lines[0].split(" ", 1)[1]))
-
-    return run
-
-
 def test_the_databases_password_is_in_no_topic_log_or_error(
-    session: SparkSession, broker_lab: Lab, target: Target, shop: Shop, run_job: Callable[..., JobEnd]
+    session: SparkSession,
+    broker_lab: Lab,
+    target: Target,
+    shop: Shop,
+    spark_properties: dict[str, str],
+    jars: list[Path],
+    tmp_path: Path,
 ) -> None:
-    ended = run_job(target, "orders_with_a_wrong_row", shop.source)
-    assert "partition 99" in ended.reported["message"], ended.reported
+    function = f"{source_jobs.__file__}:orders_with_a_wrong_row"
+    properties = {**spark_properties, "spark.jars": ",".join(map(str, jars))}
+    spec = JobSpec(target.pipeline, DAY, function, shop.source, slices=SLICES, tasks=1, spark=properties)
+    driver = Driver.start(tmp_path, spec)
+    _, reported = driver.wait()
+    assert "partition 99" in reported["message"], reported
 
     found = Found({"password": CANARY})
-    search_files(found, [ended.folder])
+    search_files(found, [tmp_path])
     search_topics(found, broker_lab)
     assert found.looked_at["files"] == 2
     assert found.looked_at["records"] > 2
-    assert "partition 99" in (ended.folder / "log").read_text()
+    assert "partition 99" in driver.log.read_text()
     assert not found.hits
 
     assert write_interval(shop.orders(session), target.pipeline, DAY).records == ROWS
