@@ -30,7 +30,7 @@ def served(answer: Callable[[str, str], tuple[int, Any]], address: str = "127.0.
 
 @contextmanager
 def http_server(
-    reply: Callable[[BaseHTTPRequestHandler, bytes], Reply], address: str = "127.0.0.1"
+    reply: Callable[[BaseHTTPRequestHandler, bytes], Reply], address: str = "127.0.0.1", port: int = 0
 ) -> Iterator[ThreadingHTTPServer]:
     """A server that answers each request, given with its body, as it is told."""
 
@@ -56,7 +56,7 @@ def http_server(
         def handle_error(self, *_: object) -> None:
             """A client that has gone is no error."""
 
-    server = Server((address, 0), Handler)
+    server = Server((address, port), Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         yield server

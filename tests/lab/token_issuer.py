@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import binascii
 import contextlib
 import hmac
 import json
@@ -20,14 +19,16 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+import jwt
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.http_server import Reply, http_server
 
 
 class TokenIssuer:
@@ -45,23 +46,18 @@ class TokenIssuer:
         self._lock = threading.Lock()
         self._key_id = secrets.token_hex(4)  # of a new key: brokers keep what they have read of a known one
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, name="token issuer", daemon=True)
+        self._server: AbstractContextManager[Any] = http_server(self._reply, port=port)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._port = self._server.__enter__().server_port
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def __exit__(self, *error: Any) -> None:
+        self._server.__exit__(*error)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://127.0.0.1:{self._port}"
 
     @property
     def token_endpoint(self) -> str:
@@ -73,9 +69,9 @@ class TokenIssuer:
 
     def keys(self) -> dict[str, Any]:
         """The public key, as brokers read it."""
-        numbers = self._key.public_key().public_numbers()
-        key = {"kty": "RSA", "use": "sig", "alg": "RS256", "kid": self._key_id}
-        return {"keys": [{**key, "n": _number(numbers.n), "e": _number(numbers.e)}]}
+        key = jwt.algorithms.RSAAlgorithm.to_jwk(self._key.public_key(), as_dict=True)
+        numbers = {name: key[name] for name in ("kty", "n", "e")}
+        return {"keys": [{**numbers, "use": "sig", "alg": "RS256", "kid": self._key_id}]}
 
     def grant(self, client_id: str, secret: str, scope: str = "") -> dict[str, Any] | None:
         """A token for a client, as the endpoint answers; None if it is not known, or has another secret."""
@@ -98,9 +94,23 @@ class TokenIssuer:
         now, life = time.time(), self.life_seconds if life_seconds is None else life_seconds
         claims: dict[str, Any] = {"iss": self.url, "sub": subject, "aud": "kafka"}
         claims |= {"iat": int(min(now, now + life - 1)), "exp": int(now + life), "scope": scope or "kafka"}
-        signed = f"{_json({'alg': 'RS256', 'typ': 'JWT', 'kid': self._key_id})}.{_json(claims)}"
-        signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-        return f"{signed}.{_base64(signature)}"
+        return jwt.encode(claims, self._key, algorithm="RS256", headers={"kid": self._key_id})
+
+    def _reply(self, asked: BaseHTTPRequestHandler, body: bytes) -> Reply:
+        status, document = 200, self.keys()
+        if asked.command == "POST":
+            status, document = self._granted(asked, dict(parse_qsl(body.decode())))
+        return status, json.dumps(document).encode(), {"Content-Type": "application/json"}
+
+    def _granted(self, asked: BaseHTTPRequestHandler, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
+        if self.refuses:
+            return 503, {}
+        if form.get("grant_type") != "client_credentials":
+            return 400, {"error": "unsupported_grant_type"}
+        granted = self.grant(*_basic(asked.headers.get("Authorization", "")), form.get("scope", ""))
+        if granted is None:
+            return 401, {"error": "invalid_client", "error_description": "Unknown client or wrong secret"}
+        return 200, granted
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -113,55 +123,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         threading.Event().wait()
 
 
-def _handler(issuer: TokenIssuer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._answer(200, issuer.keys())
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-            form = {name: values[0] for name, values in parse_qs(body).items()}
-            client_id, secret = _basic(self.headers.get("Authorization", ""))
-            if issuer.refuses:
-                self._answer(503, {})
-            elif form.get("grant_type") != "client_credentials":
-                self._answer(400, {"error": "unsupported_grant_type"})
-            elif (granted := issuer.grant(client_id, secret, form.get("scope", ""))) is not None:
-                self._answer(200, granted)
-            else:
-                self._answer(401, {"error": "invalid_client", "error_description": "Unknown client or wrong secret"})
-
-        def _answer(self, status: int, document: Mapping[str, Any]) -> None:
-            content = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            """Who asks is no news."""
-
-    return Handler
-
-
 def _basic(header: str) -> tuple[str, str]:
-    with contextlib.suppress(binascii.Error, UnicodeDecodeError):
+    with contextlib.suppress(ValueError):
         name, _, secret = base64.b64decode(header.partition(" ")[2]).decode().partition(":")
         return name, secret
     return "", ""
-
-
-def _json(document: Mapping[str, Any]) -> str:
-    return _base64(json.dumps(document).encode())
-
-
-def _number(value: int) -> str:
-    return _base64(value.to_bytes((value.bit_length() + 7) // 8, "big"))
-
-
-def _base64(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).decode().rstrip("=")
 
 
 if __name__ == "__main__":
