@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from itertools import chain
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.errors import ConfigurationError
@@ -58,7 +57,7 @@ class _Block:
 
 
 def mode_from_searched_logs(
-    logs: Iterable[tuple[str, bytes]], started_at: float, *, zone: tzinfo | None = None
+    log: str, searched: Iterable[tuple[str, bytes]], started_at: float, *, zone: tzinfo | None = None
 ) -> StartupLog:
     """The mode that the process started at ``started_at`` printed, from what was found in its logs.
 
@@ -67,13 +66,18 @@ def mode_from_searched_logs(
 
     :param started_at: the process's start, seconds since the epoch, true to some 10 ms.
     :param zone: time zone of dates that name none; this machine's if not given.
-    :param logs: the log's name and what ``grep -a -b`` found in it for :data:`SEARCHED`, then those of rotated logs,
-        newest first; no more of them are taken than are needed.
+    :param searched: the log's name and what ``grep -a -b`` found in it for :data:`SEARCHED`, then those of rotated
+        logs, newest first; no more of them are taken than are needed.
     """
-    taken = iter(logs)
-    name, text = next(taken)
-    blocks = ((name, _searched_blocks(text, zone)) for name, text in chain([(name, text)], taken))
-    return _judged(name, blocks, started_at)
+    problem = f"the log {log} holds no start-up of this process (its settings are printed at INFO)"
+    for file, found in searched:
+        blocks = _searched_blocks(found, zone)
+        own = [block for block in blocks if _is_of_start(block.moment, started_at)]
+        if own:
+            return _verdict(own, f"the log {file}", f"{file}, {_shown(own[-1].moment or 0.0)}")
+        if blocks:
+            problem = _why_not(blocks[-1], file, started_at)
+    return StartupLog(None, problem)
 
 
 def _searched_blocks(found: bytes, zone: tzinfo | None) -> list[_Block]:
@@ -90,18 +94,6 @@ def _searched_blocks(found: bytes, zone: tzinfo | None) -> list[_Block]:
             kept.append(text)
     chunk = b"".join(kept)
     return [_block(chunk, head, zone) for head in _HEAD.finditer(chunk)]
-
-
-def _judged(log: str, files: Iterable[tuple[str, list[_Block]]], started_at: float) -> StartupLog:
-    """What the blocks of a log and of the rotated ones beside it prove, newest first."""
-    problem = f"the log {log} holds no start-up of this process (its settings are printed at INFO)"
-    for file, blocks in files:
-        own = [block for block in blocks if _is_of_start(block.moment, started_at)]
-        if own:
-            return _verdict(own, f"the log {file}", f"{file}, {_shown(own[-1].moment or 0.0)}")
-        if blocks:
-            problem = _why_not(blocks[-1], file, started_at)
-    return StartupLog(None, problem)
 
 
 def mode_from_own_log(text: bytes, where: str) -> StartupLog | None:

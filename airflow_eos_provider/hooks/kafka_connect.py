@@ -213,7 +213,7 @@ class KafkaConnectHook(BaseHook):
     def _describe(self, connection: Connection, ssh_connections: SshConnections) -> ConnectCluster:
         extra = _extra(connection)
         _require_hidden_secrets(extra)
-        _require_no_host_commands(extra)
+        _refuse_host_commands(host_commands_in(extra))
         _require_allowed_files(files_in(extra))
         for holder in (extra, *(extra.get("other_kafka") or ())):
             _require_allowed_callback({**(holder.get("client") or {}), **(holder.get("client_secrets") or {})})
@@ -263,20 +263,16 @@ class KafkaConnectHook(BaseHook):
         conn_id = joined.pop("kafka_conn_id", None)
         if not conn_id:
             return joined
-        properties = self._kafka_properties(str(conn_id))
-        addresses = properties.pop("bootstrap.servers", None)
-        client = {**properties, **(joined.get("client") or {})}
-        return {**joined, "client": client, "bootstrap_servers": joined.get("bootstrap_servers") or addresses}
-
-    def _kafka_properties(self, conn_id: str) -> dict[str, Any]:
-        """The librdkafka properties of a ``kafka`` connection, without those of consumers and producers."""
-        connection = self.get_connection(conn_id)
+        connection = self.get_connection(str(conn_id))
         if connection.conn_type != "kafka":
             raise ConfigurationError(
                 f"kafka_conn_id names {conn_id}, a connection of type {connection.conn_type!r}.",
                 expected="a connection of type 'kafka' (apache-airflow-providers-apache-kafka)",
             )
-        return client_properties(connection)
+        properties = client_properties(connection)
+        addresses = properties.pop("bootstrap.servers", None)
+        client = {**properties, **(joined.get("client") or {})}
+        return {**joined, "client": client, "bootstrap_servers": joined.get("bootstrap_servers") or addresses}
 
     @staticmethod
     def _rest_client(cluster: ConnectCluster, url: str) -> ConnectRest:
@@ -420,12 +416,8 @@ def _require_hidden_secrets(extra: Mapping[str, Any]) -> None:
         )
 
 
-def _require_no_host_commands(extra: Mapping[str, Any]) -> None:
-    """Refuse what makes the right to edit a connection the right to run commands as Airflow's worker."""
-    _refuse_host_commands(host_commands_in(extra))
-
-
 def _refuse_host_commands(found: Collection[str]) -> None:
+    """Refuse what makes the right to edit a connection the right to run commands as Airflow's worker."""
     if found and not conf.getboolean("eos", HOST_COMMANDS_OPTION, fallback=False):
         raise ConfigurationError(
             "The extra names commands, files or processes of the Airflow worker's machine, or of a machine it logs "

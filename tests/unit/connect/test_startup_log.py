@@ -36,7 +36,7 @@ def read(tmp_path: Path, *parts: str, zone: tzinfo = UTC) -> StartupLog:
     log.write_text("".join(parts))
     words = [word for pattern in SEARCHED for word in ("-e", pattern)]
     found = subprocess.run(["grep", "-a", "-b", *words, str(log)], capture_output=True, timeout=60, check=False)
-    return mode_from_searched_logs([(log.name, found.stdout)], STARTED_AT, zone=zone)
+    return mode_from_searched_logs(log.name, [(log.name, found.stdout)], STARTED_AT, zone=zone)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -100,5 +100,5 @@ def test_of_a_log_and_the_rotated_ones_no_more_are_taken_than_are_needed() -> No
         yield "connect.log.2026-11-20-12", f"0:{line(AT, head)}".encode() + setting
         raise AssertionError
 
-    found = mode_from_searched_logs(logs(), STARTED_AT, zone=UTC)
+    found = mode_from_searched_logs("connect.log", logs(), STARTED_AT, zone=UTC)
     assert (found.mode, "connect.log.2026-11-20-12" in found.detail) == (Mode.PREPARING, True)

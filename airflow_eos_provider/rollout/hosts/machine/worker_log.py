@@ -73,7 +73,7 @@ class WorkerLog:
                 if isinstance(found, bytes):
                     yield rotated.name, found
 
-        return mode_from_searched_logs(logs(), started_at, zone=zone)
+        return mode_from_searched_logs(self._path.name, logs(), started_at, zone=zone)
 
     def size(self) -> int:
         """Its size now, bytes; 0 where it is not there, or may not be looked at."""
