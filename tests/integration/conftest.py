@@ -23,7 +23,7 @@ from tests.integration.offsets_cluster import SuspendedCommand
 from tests.waiting import until
 
 #: ``eos`` that sends itself a signal.
-_AT_A_MOMENT = "tests.faults.eos_at_a_moment"
+AT_A_MOMENT = "tests.faults.eos_at_a_moment"
 
 #: What has not come by then does not come.
 SECONDS = 150.0
@@ -37,15 +37,15 @@ class Eos:
         self.folder = folder
 
     @property
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         return {**os.environ, "COLUMNS": COLUMNS, "EOS_CLUSTER": str(self.lab.cluster_file)}
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return FORKS.start("airflow_eos_provider.cli", arguments, folder=self.folder, environment=self._environment)
+        return FORKS.start("airflow_eos_provider.cli", arguments, folder=self.folder, environment=self.environment)
 
     def run(self, *arguments: str, expect: int | tuple[int, ...] = 0) -> subprocess.CompletedProcess[str]:
         done = FORKS.run(
-            "airflow_eos_provider.cli", arguments, folder=self.folder, environment=self._environment, seconds=900
+            "airflow_eos_provider.cli", arguments, folder=self.folder, environment=self.environment, seconds=900
         )
         codes = expect if isinstance(expect, tuple) else (expect,)
         assert done.returncode in codes, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -84,14 +84,14 @@ class Eos:
     def killed_at(self, moment: str, *arguments: str) -> None:
         """``eos`` that kills itself at a moment of a roll."""
         all_arguments = (moment, "SIGKILL", *arguments)
-        done = FORKS.run(_AT_A_MOMENT, all_arguments, folder=self.folder, environment=self._environment, seconds=400)
+        done = FORKS.run(AT_A_MOMENT, all_arguments, folder=self.folder, environment=self.environment, seconds=400)
         assert done.returncode == -signal.SIGKILL, done
 
     @contextlib.contextmanager
     def suspended_at(self, moment: str, *arguments: str) -> Iterator[SuspendedCommand]:
         """``eos`` that suspends itself at a moment of a roll; the body lets it go on, or it is killed."""
         all_arguments = (moment, "SIGSTOP", *arguments)
-        process = FORKS.start(_AT_A_MOMENT, all_arguments, folder=self.folder, environment=self._environment)
+        process = FORKS.start(AT_A_MOMENT, all_arguments, folder=self.folder, environment=self.environment)
         with SuspendedCommand.of(process) as command:
             yield command
 
