@@ -9,13 +9,13 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from urllib.parse import quote
 
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.task_failures import FailureKind, name_failure
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.offsets.seen.copies import Copies
+from airflow_eos_provider.rollout.observe.reported_states import restart_request
 from airflow_eos_provider.rollout.plan.preflight import FIRST_VERSION, kafka_version
 from airflow_eos_provider.rollout.plan.worker_edits import ISOLATION_PROPERTY, READ_COMMITTED
 
@@ -280,11 +280,5 @@ def _task_configs(look: DowngradeLook) -> Iterator[Finding]:
             Effect.FAILS,
             name,
             f"task {', '.join(str(task.number) for task in failed)} has FAILED{why}",
-            f"{when}{restart_command(look.url, name)}",
+            f"{when}{restart_request(look.url, name)}",
         )
-
-
-def restart_command(url: str, connector: str) -> str:
-    """The request that restarts a connector and those of its tasks that have failed (KIP-745, Connect 3.0)."""
-    path = f"{url.rstrip('/')}/connectors/{quote(connector, safe='')}/restart?includeTasks=true&onlyFailed=false"
-    return f"curl -X POST {shlex.quote(path)}"

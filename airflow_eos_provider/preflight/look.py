@@ -16,9 +16,8 @@ from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import read_worker_files
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.preflight.broker_answers import broker_facts
+from airflow_eos_provider.preflight.broker_answers import broker_facts, readers_of
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
-from airflow_eos_provider.preflight.reader_answers import readers_of
 from airflow_eos_provider.preflight.worker_answers import Answers, Progress, ask_workers
 
 

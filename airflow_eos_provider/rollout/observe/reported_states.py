@@ -6,6 +6,7 @@ is current only if its worker answers, is a member of the group, and has that co
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -99,10 +100,14 @@ SLOW_LOOK_SECONDS = 5.0
 
 def restart_command(observation: Observation, connector: str) -> str:
     """The request that makes a connector and its tasks report anew, as a command."""
-    urls = [worker.worker.url for worker in observation.workers if worker.root is not None]
-    url = urls[0] if urls else "http://WORKER"
-    path = f"{url}/connectors/{quote(connector, safe='')}/restart?includeTasks=true&onlyFailed=false"
-    return f"curl -X POST '{path}'"
+    urls = (worker.worker.url for worker in observation.workers if worker.root is not None)
+    return restart_request(next(urls, "http://WORKER"), connector)
+
+
+def restart_request(url: str, connector: str) -> str:
+    """The command that restarts a connector and all of its tasks (KIP-745, Connect 3.0)."""
+    path = f"{url.rstrip('/')}/connectors/{quote(connector, safe='')}/restart?includeTasks=true&onlyFailed=false"
+    return f"curl -X POST {shlex.quote(path)}"
 
 
 def _doubt(observation: Observation, report: Report) -> Doubt | None:

@@ -55,10 +55,7 @@ def about(best_seconds: float, worst_seconds: float) -> str:
 
 def next_worker(pending: Iterable[str], observation: Observation) -> str | None:
     """Which of the pending workers is restarted next; None if none is pending."""
-    candidates = [observation.worker(worker_id) for worker_id in pending]
-    if not candidates:
-        return None
-    return min(candidates, key=lambda worker: _rank(worker, observation)).worker_id
+    return next(iter(foreseen(pending, observation)), None)
 
 
 def foreseen(worker_ids: Iterable[str], observation: Observation) -> list[str]:

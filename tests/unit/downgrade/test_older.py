@@ -12,10 +12,10 @@ from airflow_eos_provider.downgrade.older import (
     Effect,
     SeenWorker,
     findings,
-    restart_command,
 )
 from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.offsets.seen.copies import Copies
+from airflow_eos_provider.rollout.observe.reported_states import restart_request
 
 COMMITTED = {"isolation.level": "read_committed"}
 NEW = SeenWorker("w1:8083", "4.3.1", False, COMMITTED)
@@ -128,7 +128,7 @@ def test_failed_tasks_are_named_with_the_command_once_an_older_worker_is_there()
     assert "task 0 has FAILED because the fencing endpoint does not exist" in one.found
     assert one.remedy.startswith("When every worker is older: curl -X POST ")
     one = only(findings(look(OLD, connectors=(failed,))))
-    assert one.remedy == restart_command("http://w1:8083", "orders")
+    assert one.remedy == restart_request("http://w1:8083", "orders")
     assert (
         "restart of the connector writes them again"
         in only(findings(look(OLD, connectors=(connector(trace="x"),)))).found
@@ -182,4 +182,4 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_a_name_is_quoted_in_the_command() -> None:
-    assert "/connectors/a%2Fb%20c/restart" in restart_command("http://w1:8083/", "a/b c")
+    assert "/connectors/a%2Fb%20c/restart" in restart_request("http://w1:8083/", "a/b c")
