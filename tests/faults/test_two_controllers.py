@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,6 +45,7 @@ from airflow_eos_provider.processes import from_pid_file
 from airflow_eos_provider.rollout.act.acts import Acts
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests.faults.unanswered import leave_commit_unanswered
+from tests.http_server import served
 from tests.waiting import until
 
 PROGRAM = Path(__file__).with_name("contender.py")
@@ -295,19 +295,12 @@ def worker() -> Iterator[tuple[str, list[str]]]:
     """The address of a server in a worker's place, and what it was asked to do."""
     posts: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            posts.append(self.path)
-            self.send_response(204)
-            self.end_headers()
+    def answer(_: str, path: str) -> tuple[int, dict[str, str]]:
+        posts.append(path)
+        return 202, {}
 
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", posts
-    server.shutdown()
-    server.server_close()
+    with served(answer) as port:
+        yield f"http://127.0.0.1:{port}", posts
 
 
 def test_failed_tasks_are_restarted_only_by_who_is_not_fenced(
