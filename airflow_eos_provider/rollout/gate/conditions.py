@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.data_text import first_few
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.rollout.check import Check, fails, holds, named, unknown
@@ -159,7 +160,7 @@ def placement(expectation: Expectation, observation: Observation) -> Check:
     surplus = {f"connector {name}" for name in connectors if name not in observation.config.connectors}
     surplus |= {f"task {connector}-{number}" for connector, number in set(tasks) - wanted_tasks}
     if surplus:
-        return fails(f"placed, but no longer in the config topic: {', '.join(sorted(surplus)[:5])}")
+        return fails(f"placed, but no longer in the config topic: {first_few(sorted(surplus), 5)}")
     return holds(f"{len(connectors)} connectors and {len(tasks)} tasks, each once")
 
 
@@ -271,7 +272,7 @@ def transactions(expectation: Expectation, observation: Observation) -> Check:
                 "a hanging transaction: 'eos transactions list --hanging' finds it, and says how to end it",
             )
     if logs.unreadable:
-        return unknown(f"{', '.join(sorted(logs.unreadable)[:3])} cannot be read", "grant Describe on these topics")
+        return unknown(f"{first_few(sorted(logs.unreadable))} cannot be read", "grant Describe on these topics")
     open_ones = f"{len(logs.open_transactions)} open within their timeouts" if logs.open_transactions else "none open"
     return holds(f"{open_ones} on {logs.partition_count} partitions")
 

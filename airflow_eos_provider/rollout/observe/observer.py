@@ -23,6 +23,7 @@ from airflow_eos_provider.connect.rest import ConnectorStatus, Health, WorkerRoo
 from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, config_follower, read_cluster_state
 from airflow_eos_provider.connect.transactional_ids import is_of_group, leader_id
+from airflow_eos_provider.data_text import first_few
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.rollout.hosts.address import is_same_port
@@ -58,9 +59,6 @@ NEIGHBOURS_SECONDS = 30.0
 
 #: What is asked last needs so many seconds of them.
 LAST_PART_SECONDS = 3.0
-
-#: So many ids that may not be seen are named.
-_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,9 +384,10 @@ class _Look:
         counts = {name: state.task_count_record or 0 for name, state in config.connectors.items()}
         fenced = {f"{self._cluster.group_id}-{name}-{n}" for name, count in counts.items() for n in range(count)}
         hidden = sorted(fenced & seen.hidden)
+        if not hidden:
+            return None
         who = self._observer.session.kafka.settings.who
-        some = ", ".join(hidden[:_SHOWN]) + (" …" if len(hidden) > _SHOWN else "")
-        return f"{who} may not see the transactions of {some} (Describe on TransactionalId)" if hidden else None
+        return f"{who} may not see the transactions of {first_few(hidden)} (Describe on TransactionalId)"
 
     def _look_at_logs(
         self,
