@@ -194,12 +194,15 @@ def load(name: str) -> Any:
 
 def _add_changes(group: typer.Typer, name: str) -> None:
     from airflow_eos_provider.changes.declared import CHANGES
-    from airflow_eos_provider.cli.change import add_commands
 
     changes = [each for each in CHANGES.values() if each.group == name]
+    if not changes:
+        return
+    from airflow_eos_provider.cli.change import add_commands  # brings the clients
+
     for change in changes:
         add_commands(group, change)
-    if changes and changes[0].name != name:
+    if changes[0].name != name:
         group.callback()(lambda: None)  # without it, Typer drops the name of a group's only command
 
 
