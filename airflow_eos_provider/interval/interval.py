@@ -73,14 +73,6 @@ class Interval:
             )
 
     @classmethod
-    def of(cls, start: datetime | None, end: datetime | None) -> Interval:
-        """The interval between two moments, either of which a scheduler may have left out.
-
-        :raises ConfigurationError: as the class does.
-        """
-        return cls(start, end)  # type: ignore[arg-type]
-
-    @classmethod
     def parse(cls, name: str) -> Interval:
         """The interval of a canonical name.
 
