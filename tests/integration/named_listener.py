@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
+from airflow_eos_provider.kafka.acl_values import ANYONE, Acl, Operation
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers.broker import Broker
 
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+@contextmanager
+def denied(lab: Lab, denial: Acl) -> Iterator[None]:
+    """What somebody may not do meanwhile; everybody else may, for the first ACL of a resource shuts all others out.
+
+    :param denial: the ACL, which needs not be said to be a denial.
+    """
+    rules = {replace(denial, is_denial=True), replace(denial, principal=ANYONE, operation=Operation.ALL)}
+    with TransactionsClient(lab.cluster().kafka) as client:
+        client.create_acls(rules)
+        try:
+            yield
+        finally:
+            assert set(client.delete_acls(rules)) == rules
 
 
 class NamedListener:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +35,6 @@ from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resou
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.operators.approval import approvable, approval_body
 from airflow_eos_provider.operators.changes import (
@@ -135,17 +136,43 @@ def granted(session: ConnectSession, facts: Facts) -> Iterator[list[Rule]]:
         yield rules
 
 
-class given:
+@contextmanager
+def given(kafka: Session, acls: set[Acl]) -> Iterator[None]:
     """ACLs that are there within it."""
+    change(kafka, create=acls)
+    try:
+        yield
+    finally:
+        change(kafka, delete=acls)
 
-    def __init__(self, kafka: Session, acls: set[Acl]) -> None:
-        self._kafka, self._acls = kafka, acls
 
-    def __enter__(self) -> None:
-        change(self._kafka, create=self._acls)
+@contextmanager
+def withdrawn(kafka: Session, acls: set[Acl]) -> Iterator[None]:
+    change(kafka, delete=acls)
+    try:
+        yield
+    finally:
+        change(kafka, create=acls)
 
-    def __exit__(self, *_: object) -> None:
-        change(self._kafka, delete=self._acls)
+
+@pytest.fixture
+def file_of(lab: Lab, tmp_path: Path) -> Callable[..., Path]:
+    """The lab's cluster file with other settings."""
+
+    def file_of(**changes: Any) -> Path:
+        file = tmp_path / "other.yaml"
+        file.touch(mode=0o600)
+        whole = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
+        file.write_text(json.dumps({**whole, **changes}), encoding="utf-8")
+        return file
+
+    return file_of
+
+
+@pytest.fixture
+def nobodys_file(named: NamedListener, file_of: Callable[..., Path]) -> Callable[..., Path]:
+    """The same as somebody without rights reaches the brokers."""
+    return partial(file_of, bootstrap_servers=named.bootstrap_servers, client=named.client_of(NOBODY))
 
 
 def change(kafka: Session, create: set[Acl] = frozenset(), delete: set[Acl] = frozenset()) -> None:  # type: ignore[assignment]
@@ -170,11 +197,14 @@ def test_the_principals_of_all_clients_are_read_from_files_and_overrides(facts: 
 def test_each_right_that_is_withdrawn_is_found_by_an_attempt_and_by_the_acls(
     session: ConnectSession, sessions: dict[str, Session], granted: list[Rule]
 ) -> None:
+    assert {each.verdict for each in judge(granted, read_authorizer(session.kafka))} == {Verdict.PASS}
+    for principal, own in sessions.items():
+        tried_all = Attempts(own).results([rule for rule in granted if rule.principal == principal])
+        assert {(each.verdict, each.source) for each in tried_all.values()} == {(Verdict.PASS, Source.ATTEMPT)}
     by_attempt, by_acls = 0, 0
     for rule in granted:
         asked = [rule]
-        change(session.kafka, delete={rule.acl})
-        try:
+        with withdrawn(session.kafka, {rule.acl}):
             # Who may write with an id may describe it: Kafka's own authorizer finds nothing missing then.
             implied = rule.resource is Resource.TRANSACTIONAL_ID and rule.operation is Operation.DESCRIBE
             wanted = Verdict.PASS if implied else Verdict.FAIL
@@ -187,20 +217,8 @@ def test_each_right_that_is_withdrawn_is_found_by_an_attempt_and_by_the_acls(
                 by_attempt += tried.verdict is Verdict.FAIL
             else:
                 assert rule.name == NOT_THERE, f"{rule} was not tried"
-        finally:
-            change(session.kafka, create={rule.acl})
     assert by_acls >= 20
     assert by_attempt >= 18
-
-
-def test_all_rights_are_there_by_an_attempt_and_by_the_acls(
-    session: ConnectSession, sessions: dict[str, Session], granted: list[Rule]
-) -> None:
-    assert {each.verdict for each in judge(granted, read_authorizer(session.kafka))} == {Verdict.PASS}
-    for principal, own in sessions.items():
-        found = Attempts(own).results([rule for rule in granted if rule.principal == principal])
-        assert found
-        assert {(each.verdict, each.source) for each in found.values()} == {(Verdict.PASS, Source.ATTEMPT)}
 
 
 def test_an_attempt_changes_nothing_of_an_id_that_is_alive(
@@ -253,15 +271,6 @@ def test_a_prefix_is_tried_with_an_id_that_nobody_has(
     with given(session.kafka, {rule.acl for rule in prefixed}):
         for rule in prefixed:
             assert Attempts(sessions[rule.principal]).results([rule])[rule].verdict is Verdict.PASS
-
-
-def test_who_may_not_read_the_acls_is_told_so(named: NamedListener, lab: Lab) -> None:
-    with Session(KafkaSettings.of(named.bootstrap_servers, named.client_of(NOBODY))) as nobody:
-        found = read_authorizer(nobody)
-    assert found.acls is None
-    assert f"User:{NOBODY} may not read the ACLs" in found.problem
-    assert "needs DESCRIBE permission" in found.problem
-    assert "Request(" not in found.problem
 
 
 def _topics(kafka: Session) -> set[str]:
@@ -328,14 +337,12 @@ def test_a_plan_of_more_lines_than_are_shown_is_granted_and_revoked_in_full(sess
     until(lambda: _acls(session.kafka) == before, "the ACLs", seconds=SECONDS)
 
 
-def test_a_check_names_what_is_missing_and_the_line_that_mends_it(lab: Lab, granted: list[Rule], eos: Any) -> None:
+def test_a_check_names_what_is_missing_and_the_line_that_mends_it(
+    lab: Lab, session: ConnectSession, granted: list[Rule], eos: Any
+) -> None:
     leader = next(rule for rule in granted if rule.name == f"connect-cluster-{lab.group_id}")
-    with ConnectSession(ConnectCluster.from_file(lab.cluster_file)) as session:
-        change(session.kafka, delete={leader.acl})
-        try:
-            found = eos.run("acl", "check", expect=1).stdout
-        finally:
-            change(session.kafka, create={leader.acl})
+    with withdrawn(session.kafka, {leader.acl}):
+        found = eos.run("acl", "check", expect=1).stdout
     assert f"User:{WORKER}: Write on TransactionalId connect-cluster-{lab.group_id}" in found
     assert f"By an attempt: the brokers refuse it to User:{WORKER}." in found
     assert "Unable to claim write privileges for config topic" in found
@@ -350,29 +357,21 @@ def test_a_prefix_that_reaches_another_connector_is_named(lab: Lab, eos: Any) ->
     assert "also reaches" not in eos.run("acl", "check", expect=(0, 1, 5)).stdout
 
 
-def test_acls_that_may_not_be_read_are_not_known(named: NamedListener, lab: Lab, tmp_path: Path, eos: Any) -> None:
+def test_acls_that_may_not_be_read_are_not_known(nobodys_file: Callable[..., Path], eos: Any) -> None:
     """Exit code 5: no attempt can be made, and the ACLs are not shown."""
-    cluster = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
-    cluster |= {"bootstrap_servers": named.bootstrap_servers, "client": named.client_of(NOBODY)}
-    cluster |= {"config_topic": CONFIGS, "offsets_topic": OFFSETS, "status_topic": STATUS}
-    cluster["workers"] = [{"url": "http://127.0.0.1:1"}]
-    file = tmp_path / "nobody.yaml"
-    file.touch(mode=0o600)
-    file.write_text(json.dumps(cluster), encoding="utf-8")
-    found = eos.run("acl", "check", "--cluster", str(file), "--worker", "User:w", expect=5).stdout
+    topics = {"config_topic": CONFIGS, "offsets_topic": OFFSETS, "status_topic": STATUS}
+    file = nobodys_file(workers=[{"url": "http://127.0.0.1:1"}], **topics)
+    found = " ".join(eos.run("acl", "check", "--cluster", str(file), "--worker", "User:w", expect=5).stdout.split())
     assert f"User:{NOBODY} may not read the ACLs" in found
+    assert "needs DESCRIBE permission" in found
+    assert "Request(" not in found
 
 
 def test_who_may_not_write_the_journal_reads_which_right_is_missing_and_what_grants_it(
-    session: ConnectSession, named: NamedListener, lab: Lab, tmp_path: Path
+    session: ConnectSession, lab: Lab, nobodys_file: Callable[..., Path]
 ) -> None:
-    cluster = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
-    cluster |= {"bootstrap_servers": named.bootstrap_servers, "client": named.client_of(NOBODY)}
-    file = tmp_path / "nobody.yaml"
-    file.touch(mode=0o600)
-    file.write_text(json.dumps(cluster), encoding="utf-8")
     journal, user = f"eos-rollout-{lab.group_id}", f"User:{NOBODY}"
-    kafka = ConnectCluster.from_file(file).kafka
+    kafka = ConnectCluster.from_file(nobodys_file()).kafka
     with given(session.kafka, {Acl(user, Operation.ALL, Resource.TOPIC, journal)}), pytest.raises(EosError) as refused:
         Journal(kafka, lab.group_id, actor="nobody").acquire()
     assert refused.value.exit_code == 2
@@ -384,14 +383,9 @@ def test_who_may_not_write_the_journal_reads_which_right_is_missing_and_what_gra
 
 
 def test_where_the_connectors_may_not_be_read_their_rights_are_not_known(
-    named: NamedListener, lab: Lab, session: ConnectSession, tmp_path: Path, eos: Any
+    session: ConnectSession, nobodys_file: Callable[..., Path], eos: Any
 ) -> None:
     """Exit code 5, though every right that is known is there: those of the connectors are not among them."""
-    whole = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
-    file = tmp_path / "blind.yaml"
-    file.touch(mode=0o600)
-    client = named.client_of(NOBODY)
-    file.write_text(json.dumps({**whole, "bootstrap_servers": named.bootstrap_servers, "client": client}))
     may_look = {
         Acl(f"User:{NOBODY}", Operation.DESCRIBE, Resource.CLUSTER, "kafka-cluster"),
         Acl(f"User:{NOBODY}", Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, "kafka-cluster"),
@@ -401,7 +395,7 @@ def test_where_the_connectors_may_not_be_read_their_rights_are_not_known(
         Acl(f"User:{WORKER}", Operation.ALL, Resource.TRANSACTIONAL_ID, "*"),
     }
     with given(session.kafka, may_look):
-        document = json.loads(eos.run("acl", "check", "--cluster", str(file), "--json", expect=5).stdout)
+        document = json.loads(eos.run("acl", "check", "--cluster", str(nobodys_file()), "--json", expect=5).stdout)
         assert (document["missing"], document["unknown"]) == (0, 0)
         assert any("connectors and their tasks" in gap for gap in document["not_known"])
 
@@ -446,12 +440,9 @@ def test_a_roll_is_refused_for_the_right_that_its_target_asks_for(
         assert rights(added_rights(session.kafka, observation, target)).found.endswith(
             "; none is missing (0 tested as the principal, the others checked in the ACLs)"
         )
-    change(session.kafka, delete={leader.acl, fencing.acl, today.acl})
-    try:
+    with withdrawn(session.kafka, {leader.acl, fencing.acl, today.acl}):
         preparing = rights(added_rights(session.kafka, observation, Mode.PREPARING))
         enabled = rights(added_rights(session.kafka, observation, Mode.ENABLED))
-    finally:
-        change(session.kafka, create={leader.acl, fencing.acl, today.acl})
     assert (preparing.verdict, enabled.verdict) == (Verdict.FAIL, Verdict.FAIL)
     refused = f"(worker; the brokers refuse it to User:{WORKER})"
     assert preparing.found == f"missing: {leader} {refused}"
@@ -529,38 +520,28 @@ def test_a_login_of_its_own_writes_what_an_approver_has_seen_and_nothing_else(
 
 
 def test_nothing_is_revoked_where_the_connectors_cannot_be_seen(
-    lab: Lab, session: ConnectSession, named: NamedListener, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]
+    lab: Lab, session: ConnectSession, nobodys_file: Callable[..., Path], eos: Any
 ) -> None:
     """Without the config topic a connector that runs looks like one that is gone."""
-    whole = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
-    client = {**named.client_of(NOBODY)}
-    blind = tmp_path / "blind.yaml"
-    blind.write_text(
-        json.dumps({**whole, "bootstrap_servers": named.bootstrap_servers, "client": client}), encoding="utf-8"
-    )
-    blind.chmod(0o600)
     may_look = [
         Acl(f"User:{NOBODY}", Operation.DESCRIBE, Resource.CLUSTER, "kafka-cluster"),
         Acl(f"User:{NOBODY}", Operation.DESCRIBE, Resource.TOPIC, "*"),
     ]
     alive = Acl(f"User:{PRODUCER}", Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{lab.group_id}-{ORDERS}-0")
     with given(session.kafka, {*may_look, alive}):
-        command = ("acl", "revoke", "--connector", ORDERS, "--cluster", str(blind))
-        refused = eos_of(lab, tmp_path).run(*command, expect=3)
+        refused = eos.run("acl", "revoke", "--connector", ORDERS, "--cluster", str(nobodys_file()), expect=3)
         assert "cannot tell which connectors there are" in refused.stderr
         assert alive in _acls(session.kafka)
 
 
 def test_of_a_worker_whose_file_cannot_be_read_the_rights_of_enabled_are_kept(
-    lab: Lab, session: ConnectSession, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]
+    lab: Lab, session: ConnectSession, tmp_path: Path, file_of: Callable[..., Path], eos: Any
 ) -> None:
-    whole = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
     other = {"url": "http://127.0.0.1:2", "config": str(tmp_path / "not-there.properties")}
-    both = tmp_path / "both.yaml"
-    both.write_text(json.dumps({**whole, "workers": [*whole["workers"], other]}), encoding="utf-8")
+    both = file_of(workers=[*json.loads(lab.cluster_file.read_text(encoding="utf-8"))["workers"], other])
     needed = Acl(f"User:{PRODUCER}", Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{lab.group_id}-{ORDERS}-0")
     with given(session.kafka, {needed}):
-        of_one = planned(eos_of(lab, tmp_path), "acl", "revoke")
+        of_one = planned(eos, "acl", "revoke")
         assert needed.name in {each["name"] for each in of_one["content"]["acls"]}, "its file says disabled"
-        of_both = planned(eos_of(lab, tmp_path), "acl", "revoke", "--cluster", str(both))
+        of_both = planned(eos, "acl", "revoke", "--cluster", str(both))
         assert any(needed.name in line for line in kept(of_both))

@@ -13,15 +13,6 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
 from typer.testing import CliRunner
 
 from airflow_eos_provider.changes.change import Plan
@@ -35,6 +26,7 @@ from airflow_eos_provider.connect.task_failures import FailureKind
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.journal.journal import RolloutState, read_journal
+from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
@@ -43,7 +35,7 @@ from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.ui.routes.changes import look_at
 from tests.changed import changed
-from tests.integration.named_listener import NamedListener
+from tests.integration.named_listener import NamedListener, denied
 from tests.integration.offsets_cluster import LINES, Cluster, killed, open_transaction
 from tests.waiting import status_of, wait_for
 
@@ -519,21 +511,10 @@ def _is_stopped(lab: Lab) -> bool:
 @contextmanager
 def _denied(lab: Lab, principal: str, cluster: ConnectCluster) -> Iterator[None]:
     """A principal, which this cluster's description has, may not write with the busy connector's ids meanwhile."""
-    admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
-    ids = (ResourceType.TRANSACTIONAL_ID, f"{lab.group_id}-{BUSY}-", ResourcePatternType.PREFIXED)
-    rules = [
-        AclBinding(*ids, principal, "*", AclOperation.WRITE, AclPermissionType.DENY),
-        AclBinding(*ids, "User:*", "*", AclOperation.ALL, AclPermissionType.ALLOW),
-    ]
-    for made in admin.create_acls(rules).values():
-        made.result(180)
-    try:
+    prefix = f"{lab.group_id}-{BUSY}-"
+    with denied(lab, Acl(principal, Operation.WRITE, Resource.TRANSACTIONAL_ID, prefix, Pattern.PREFIXED)):
         wait_for("the rule holds", lambda: _is_denied(cluster))
         yield
-    finally:
-        every = AclBindingFilter(*ids, None, None, AclOperation.ANY, AclPermissionType.ANY)
-        for removed in admin.delete_acls([every]).values():
-            assert len(removed.result(180)) == len(rules)
     wait_for("the rule is gone", lambda: not _is_denied(cluster))
 
 

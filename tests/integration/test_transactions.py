@@ -8,28 +8,21 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, Acl, Operation, Resource
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.session import Session
@@ -40,7 +33,7 @@ from airflow_eos_provider.transactions.auditor import look_at_open
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC
 from airflow_eos_provider.transactions.last_use import last_used
 from tests.integration.hanging_transaction import HangingTransaction
-from tests.integration.named_listener import NamedListener
+from tests.integration.named_listener import NamedListener, denied
 from tests.integration.offsets_cluster import killed
 from tests.waiting import until, until_ended
 
@@ -257,10 +250,10 @@ def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(
         assert "Pass --plan HASH: records that were written are given up" in " ".join(shown.stderr.split())
         as_operator = (*abort, "--cluster", operators_file)
         for kind, name, operation, words in (
-            (ResourceType.BROKER, "kafka-cluster", AclOperation.ALL, "Alter (or ClusterAction) on the cluster"),
-            (ResourceType.TRANSACTIONAL_ID, "late", AclOperation.WRITE, "Write on TransactionalId late"),
+            (Resource.CLUSTER, CLUSTER_NAME, Operation.ALL, "Alter (or ClusterAction) on the cluster"),
+            (Resource.TRANSACTIONAL_ID, "late", Operation.WRITE, "Write on TransactionalId late"),
         ):
-            with denied(lab, kind, name, operation):  # it is said before a plan is shown, and so before an approval
+            with without(lab, kind, name, operation):  # it is said before a plan is shown, and so before an approval
                 until(lambda: eos.run(*as_operator, expect=(2, 3)).returncode == 2, "the rule holds", seconds=SECONDS)
                 refused = eos.run(*as_operator, expect=2)
                 assert words in " ".join(refused.stderr.split())
@@ -395,8 +388,8 @@ def test_a_principal_that_may_not_see_all_is_never_told_that_something_hangs_or_
     assert eos.run("transactions", "list", "--hanging", "--exit-code", *as_operator).returncode == 0
     with (
         opened(lab, "hidden", 0),
-        denied(lab, ResourceType.TRANSACTIONAL_ID, "*", AclOperation.DESCRIBE),
-        denied(lab, ResourceType.GROUP, "a-reader", AclOperation.DESCRIBE),
+        without(lab, Resource.TRANSACTIONAL_ID, "*", Operation.DESCRIBE),
+        without(lab, Resource.GROUP, "a-reader", Operation.DESCRIBE),
     ):
 
         def hanging() -> subprocess.CompletedProcess[str]:
@@ -419,8 +412,8 @@ def test_a_principal_that_may_not_see_all_is_never_told_that_something_hangs_or_
         assert "the principal may not describe it" in as_seen.doubts[0]
         assert eos.run("transactions", "list", "--watch", "1", "--timeout", "0", *as_operator, expect=5).returncode == 5
     with (
-        denied(lab, ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
-        denied(lab, ResourceType.GROUP, "*", AclOperation.DESCRIBE),
+        without(lab, Resource.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE),
+        without(lab, Resource.GROUP, "*", Operation.DESCRIBE),
     ):
         until(
             lambda: any(
@@ -432,7 +425,7 @@ def test_a_principal_that_may_not_see_all_is_never_told_that_something_hangs_or_
             "the rules hold",
             seconds=SECONDS,
         )
-    with opened(lab, "seen", 0), denied(lab, ResourceType.GROUP, "a-reader", AclOperation.DESCRIBE):
+    with opened(lab, "seen", 0), without(lab, Resource.GROUP, "a-reader", Operation.DESCRIBE):
 
         def unknown() -> list[str]:
             described = eos.run("transactions", "describe", "seen", "--json", *as_operator).stdout
@@ -460,14 +453,14 @@ def test_a_preflight_of_a_principal_that_may_not_see_all_passes_nothing_that_it_
     assert [seen[kind][0] for kind in kinds[:3]] == ["pass"] * 3
     commit(lab, group, 0, 0)
     with (
-        denied(lab, ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
-        denied(lab, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE_CONFIGS),
+        without(lab, Resource.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE_CONFIGS),
+        without(lab, Resource.TOPIC, TOPIC, Operation.DESCRIBE_CONFIGS),
     ):
         until(lambda: all(found()[kind][0] == "inconclusive" for kind in kinds[:3]), "the rules", seconds=SECONDS)
         assert found()["timeout"][1] == "blocks"
     with (
-        denied(lab, ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
-        denied(lab, ResourceType.GROUP, "*", AclOperation.DESCRIBE),
+        without(lab, Resource.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE),
+        without(lab, Resource.GROUP, "*", Operation.DESCRIBE),
     ):
         hidden = "there may be groups that"
 
@@ -478,33 +471,14 @@ def test_a_preflight_of_a_principal_that_may_not_see_all_passes_nothing_that_it_
             return [one["found"] for one in of_readers]
 
         until(lambda: any(hidden in words for words in said()), "the rule", seconds=SECONDS)
-    with denied(lab, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE):
+    with without(lab, Resource.TOPIC, TOPIC, Operation.DESCRIBE):
         until(lambda: f"may not see {TOPIC}" in found()["readers"][2], "the rule", seconds=SECONDS)
         assert {found()[kind][0] for kind in ("record-size", "readers")} == {"inconclusive"}
 
 
-@contextmanager
-def denied(lab: Lab, kind: ResourceType, name: str, operation: AclOperation) -> Iterator[None]:
+def without(lab: Lab, resource: Resource, name: str, operation: Operation) -> AbstractContextManager[None]:
     """What the operator may not do meanwhile; everybody else may."""
-
-    def rule(who: str, what: AclOperation, permission: AclPermissionType) -> AclBinding:
-        return AclBinding(kind, name, ResourcePatternType.LITERAL, who, "*", what, permission)
-
-    admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
-    rules = [
-        rule(f"User:{OPERATOR}", operation, AclPermissionType.DENY),
-        rule("User:*", AclOperation.ALL, AclPermissionType.ALLOW),
-    ]
-    for future in admin.create_acls(rules, request_timeout=180).values():
-        future.result()
-    try:
-        yield
-    finally:
-        these = AclBindingFilter(
-            kind, name, ResourcePatternType.LITERAL, None, None, AclOperation.ANY, AclPermissionType.ANY
-        )
-        for future in admin.delete_acls([these], request_timeout=180).values():
-            assert len(future.result()) == len(rules)
+    return denied(lab, Acl(f"User:{OPERATOR}", operation, resource, name))
 
 
 def test_groups_that_collide_are_found_and_an_id_of_both_is_said_to_be_of_both(lab: Lab, eos: Any) -> None:
