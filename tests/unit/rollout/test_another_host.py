@@ -20,6 +20,7 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import (
     ConfigurationError,
+    EosError,
     GateFailedError,
     PlanMovedError,
     RolloutPausedError,
@@ -44,9 +45,8 @@ from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEven
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings
+from tests.unit.rollout.conftest import DISABLED, PREPARING, W1, W2, W3
 
-W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
-DISABLED, PREPARING = Mode.DISABLED, Mode.PREPARING
 TEMPLATE = Edit("template connect", kind="settings")
 
 
@@ -55,9 +55,7 @@ class Supervisor:
 
     :ivar done: what it was asked to do, in order.
     :ivar broken: workers that do not start in preparing.
-    :ivar unreachable: workers whose restart is not known to have begun.
-    :ivar forbidden: workers that the login may not restart.
-    :ivar slow: workers whose restart takes longer than is waited.
+    :ivar refused: why the restart of a worker is not known to have begun, or be done.
     :ivar full: modes whose settings cannot be written.
     :ivar rendered: the mode that each start writes into the settings; None where a start leaves them alone.
     """
@@ -66,9 +64,7 @@ class Supervisor:
         self.cluster = cluster.share(W1, W2, W3, edit=TEMPLATE)
         self.done: list[str] = []
         self.broken: set[str] = set()
-        self.unreachable: set[str] = set()
-        self.forbidden: set[str] = set()
-        self.slow: set[str] = set()
+        self.refused: dict[str, EosError] = {}
         self.full: set[Mode] = set()
         self.rendered: Mode | None = None
         self.runs = dict.fromkeys((W1, W2, W3), 1)
@@ -142,12 +138,8 @@ class SupervisedHost:
 
     def restart(self, request: RestartRequest = RestartRequest()) -> None:  # noqa: B008 (frozen)
         assert request.replaces in ("", self.observe().start_token), "the roll gives back the token that this host gave"
-        if self.worker_id in self.supervisor.slow:
-            raise RestartPendingError("the supervisor goes on with it", remedy="See what it waits for.")
-        if self.worker_id in self.supervisor.unreachable:
-            raise UnreachableError("the supervisor does not answer", remedy="Start it.")
-        if self.worker_id in self.supervisor.forbidden:
-            raise NotRestartedError("the supervisor does not let this login restart it", remedy="Allow it.")
+        if self.worker_id in self.supervisor.refused:
+            raise self.supervisor.refused[self.worker_id]
         ran = self.observe().runs_as
         request.permit("stop" if ran else "start")
         if ran:
@@ -356,17 +348,17 @@ def test_a_journal_that_may_not_be_written_hides_no_other_reason_and_names_its_o
 @pytest.mark.parametrize(
     ("trouble", "words"),
     [
-        ("unreachable", "eos cannot tell whether it was restarted: the supervisor does not answer"),
-        ("forbidden", "does not let this login restart it.*Allow it. Then apply the same plan again"),
-        ("slow", "the supervisor goes on with it"),
+        (UnreachableError("it is silent", remedy="Start it."), "cannot tell whether it was restarted: it is silent"),
+        (NotRestartedError("not allowed", remedy="Allow it."), "not allowed.*Allow it. Then apply the same plan again"),
+        (RestartPendingError("the supervisor goes on with it", remedy="Wait."), "the supervisor goes on with it"),
     ],
 )
 def test_a_restart_that_is_not_known_to_be_done_pauses_the_roll_and_its_worker_is_not_restored(
-    supervisor: Supervisor, trouble: str, words: str
+    supervisor: Supervisor, trouble: EosError, words: str
 ) -> None:
     world = World(supervisor)
     plan = world.plan()
-    setattr(supervisor, trouble, {W3})
+    supervisor.refused = {W3: trouble}
     roll, journal = roll_of(world, plan)
     with pytest.raises(RolloutPausedError) as paused:
         roll.run()
@@ -374,7 +366,7 @@ def test_a_restart_that_is_not_known_to_be_done_pauses_the_roll_and_its_worker_i
     assert roll.failed_state is RolloutState.PAUSED
     assert supervisor.done == ["write preparing", f"restart {W1}"]
     assert journal.steps[-1].status is StepStatus.INTENT
-    setattr(supervisor, trouble, set())
+    supervisor.refused.clear()
     again, _ = roll_of(world, plan, roll.steps)
     assert again.run() is None
     assert supervisor.done[2:] == [f"restart {W3}", f"restart {W2}"]

@@ -13,7 +13,8 @@ from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout.act.steps import announced_again, with_moment
 from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
-from tests.unit.rollout.test_another_host import W1, W2, W3, Journal, SupervisedHost, Supervisor, World, roll_of
+from tests.unit.rollout.conftest import W1, W2, W3
+from tests.unit.rollout.test_another_host import Journal, SupervisedHost, Supervisor, World, roll_of
 
 INTENT, RESTARTED, PASSED = StepStatus.INTENT, StepStatus.RESTARTED, StepStatus.PASSED
 
