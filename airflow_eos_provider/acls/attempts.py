@@ -39,60 +39,48 @@ def try_all(
         if principal in logins:
             try:
                 with Session(logins[principal]) as session:
-                    found |= Attempts(session).results(theirs)
+                    found |= try_rights(session, theirs)
             except EosError as error:
                 problems.append(f"{principal} could not be tried: {error.found}")
     return found, tuple(problems)
 
 
-class Attempts:
-    """Tries the rights of one principal."""
+def try_rights(kafka: Session, rules: Collection[Rule]) -> dict[Rule, RightFinding]:
+    """The brokers' answer to each rule, of one principal. Rules that cannot be tried are left out."""
+    by_resource = {
+        resource: [rule for rule in rules if rule.resource is resource and _can_be_tried(rule)] for resource in Resource
+    }
+    with kafka.transactions() as client:
+        found = _topics(client, by_resource[Resource.TOPIC])
+        if by_resource[Resource.CLUSTER]:
+            there = client.cluster(_CALL_SECONDS).operations
+            found |= {rule: _among(there, rule) for rule in by_resource[Resource.CLUSTER]}
+        ids = {rule: _one(rule) for rule in by_resource[Resource.TRANSACTIONAL_ID]}
+        for operation, ask in ((Operation.DESCRIBE, client.may_describe), (Operation.WRITE, client.may_write)):
+            asked = {rule: name for rule, name in ids.items() if rule.operation is operation}
+            allowed = ask(sorted(set(asked.values()))) if asked else frozenset()
+            found |= {rule: _finding(rule, allowed=name in allowed) for rule, name in asked.items()}
+        groups = by_resource[Resource.GROUP]
+        joined = client.may_join(sorted({rule.name for rule in groups})) if groups else frozenset()
+        return found | {rule: _finding(rule, allowed=rule.name in joined) for rule in groups}
 
-    def __init__(self, kafka: Session) -> None:
-        self._kafka = kafka
 
-    def results(self, rules: Collection[Rule]) -> dict[Rule, RightFinding]:
-        """The brokers' answer to each rule. Rules that cannot be tried are left out."""
-        by_resource = {
-            resource: [rule for rule in rules if rule.resource is resource and _can_be_tried(rule)]
-            for resource in Resource
-        }
-        found = self._topics(by_resource[Resource.TOPIC])
-        found |= self._cluster(by_resource[Resource.CLUSTER])
-        with self._kafka.transactions() as client:
-            ids = {rule: _one(rule) for rule in by_resource[Resource.TRANSACTIONAL_ID]}
-            for operation, ask in ((Operation.DESCRIBE, client.may_describe), (Operation.WRITE, client.may_write)):
-                asked = {rule: name for rule, name in ids.items() if rule.operation is operation}
-                allowed = ask(sorted(set(asked.values()))) if asked else frozenset()
-                found |= {rule: _finding(rule, allowed=name in allowed) for rule, name in asked.items()}
-            groups = by_resource[Resource.GROUP]
-            joined = client.may_join(sorted({rule.name for rule in groups})) if groups else frozenset()
-            found |= {rule: _finding(rule, allowed=rule.name in joined) for rule in groups}
-        return found
+def _topics(admin: Admin, rules: Collection[Rule]) -> dict[Rule, RightFinding]:
+    found: dict[Rule, RightFinding] = {}
+    allowed = admin.allowed(sorted({rule.name for rule in rules}), _CALL_SECONDS)
+    for rule in rules:
+        there = allowed[rule.name]
+        if rule.operation is Operation.CREATE and not there:
+            found[rule] = _finding(rule, allowed=_may_create(admin, rule.name))
+        elif there is not None:
+            found[rule] = _among(there, rule)
+        elif rule.operation is Operation.DESCRIBE:
+            found[rule] = _finding(rule, allowed=True)  # else it would not be known that it is not there
+    return found
 
-    def _topics(self, rules: Collection[Rule]) -> dict[Rule, RightFinding]:
-        names = sorted({rule.name for rule in rules})
-        if not names:
-            return {}
-        found: dict[Rule, RightFinding] = {}
-        with self._kafka.admin() as admin:
-            allowed = admin.allowed(names, _CALL_SECONDS)
-            for rule in rules:
-                there = allowed[rule.name]
-                if rule.operation is Operation.CREATE and not there:
-                    found[rule] = _finding(rule, allowed=_may_create(admin, rule.name))
-                elif there is not None:
-                    found[rule] = _finding(rule, allowed=any(each.allows(rule.operation) for each in there))
-                elif rule.operation is Operation.DESCRIBE:
-                    found[rule] = _finding(rule, allowed=True)  # else it would not be known that it is not there
-        return found
 
-    def _cluster(self, rules: Collection[Rule]) -> dict[Rule, RightFinding]:
-        if not rules:
-            return {}
-        with self._kafka.admin() as admin:
-            there = admin.cluster(_CALL_SECONDS).operations
-        return {rule: _finding(rule, allowed=any(each.allows(rule.operation) for each in there)) for rule in rules}
+def _among(there: Collection[Operation], rule: Rule) -> RightFinding:
+    return _finding(rule, allowed=any(each.allows(rule.operation) for each in there))
 
 
 def _can_be_tried(rule: Rule) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka import Producer
 
-from airflow_eos_provider.acls.attempts import Attempts
+from airflow_eos_provider.acls.attempts import try_rights
 from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
 from airflow_eos_provider.acls.judge import Source, judge
 from airflow_eos_provider.acls.look import look, read_authorizer
@@ -199,7 +199,7 @@ def test_each_right_that_is_withdrawn_is_found_by_an_attempt_and_by_the_acls(
 ) -> None:
     assert {each.verdict for each in judge(granted, read_authorizer(session.kafka))} == {Verdict.PASS}
     for principal, own in sessions.items():
-        tried_all = Attempts(own).results([rule for rule in granted if rule.principal == principal])
+        tried_all = try_rights(own, [rule for rule in granted if rule.principal == principal])
         assert {(each.verdict, each.source) for each in tried_all.values()} == {(Verdict.PASS, Source.ATTEMPT)}
     by_attempt, by_acls = 0, 0
     for rule in granted:
@@ -211,7 +211,7 @@ def test_each_right_that_is_withdrawn_is_found_by_an_attempt_and_by_the_acls(
             (found,) = judge(asked, read_authorizer(session.kafka))
             assert found.verdict is wanted, f"by ACLs: {found}"
             by_acls += found.verdict is Verdict.FAIL
-            tried = Attempts(sessions[rule.principal]).results(asked).get(rule)
+            tried = try_rights(sessions[rule.principal], asked).get(rule)
             if tried is not None:
                 assert tried.verdict is wanted, f"by an attempt: {tried}"
                 by_attempt += tried.verdict is Verdict.FAIL
@@ -238,7 +238,7 @@ def test_an_attempt_changes_nothing_of_an_id_that_is_alive(
         assert before[id_].state is TransactionState.ONGOING
         topics = _topics(session.kafka)
         for principal, own in sessions.items():
-            assert Attempts(own).results([rule for rule in granted if rule.principal == principal])
+            assert try_rights(own, [rule for rule in granted if rule.principal == principal])
         assert client.describe([id_]) == before
         assert client.list() == listed
     assert _topics(session.kafka) == topics
@@ -253,7 +253,7 @@ def test_a_denial_wins_and_a_right_from_one_host_alone_is_not_known(
     with given(session.kafka, {denial}):
         (found,) = judge([rule], read_authorizer(session.kafka))
         assert (found.verdict, found.denials) == (Verdict.FAIL, (denial,))
-        assert Attempts(sessions[rule.principal]).results([rule])[rule].verdict is Verdict.FAIL
+        assert try_rights(sessions[rule.principal], [rule])[rule].verdict is Verdict.FAIL
     (found,) = judge([rule], read_authorizer(session.kafka))
     assert found.verdict is Verdict.PASS
 
@@ -266,11 +266,11 @@ def test_a_prefix_is_tried_with_an_id_that_nobody_has(
     literal = {rule.acl for rule in connector_rules(orders) if rule.resource is Resource.TRANSACTIONAL_ID}
     with given(session.kafka, literal):
         for rule in prefixed:
-            assert Attempts(sessions[rule.principal]).results([rule])[rule].verdict is Verdict.FAIL
+            assert try_rights(sessions[rule.principal], [rule])[rule].verdict is Verdict.FAIL
             assert judge([rule], read_authorizer(session.kafka))[0].verdict is Verdict.FAIL
     with given(session.kafka, {rule.acl for rule in prefixed}):
         for rule in prefixed:
-            assert Attempts(sessions[rule.principal]).results([rule])[rule].verdict is Verdict.PASS
+            assert try_rights(sessions[rule.principal], [rule])[rule].verdict is Verdict.PASS
 
 
 def _topics(kafka: Session) -> set[str]:
