@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -37,7 +36,6 @@ from airflow_eos_provider.rollout.hosts.machine.properties_file import FileConte
 from airflow_eos_provider.rollout.hosts.machine.worker_log import startup_mode, zone_at
 from airflow_eos_provider.rollout.hosts.ownership import own_address
 from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts
-from airflow_eos_provider.rollout.hosts.service.started import StartedService
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,9 @@ class ServicedHost:
     def observe(self) -> HostFacts:
         """File and process as they are now: two round trips, and one or two more at each start of the worker."""
         try:
-            file, service = self._look()
+            file = self._look_at_file()
+            self._service.address = own_address(self._worker.url, file.properties or {})
+            service = self._service.look()
             running = self._running(service)
         except EosError as error:  # not to be reached, not to be logged in to, or no machine that can be looked at
             return self._unseen(_why(error), error.remedy or "make its machine reachable")
@@ -92,17 +92,6 @@ class ServicedHost:
             log=self._log,
             mode_remedy=self._mode_remedy(service, running),
         )
-
-    def _look(self) -> tuple[_FileLook, ServiceFacts]:
-        """File and process: side by side where each waits for its machine."""
-        if isinstance(self._service, StartedService) or not self._machine.name:
-            file = self._look_at_file()
-            self._service.address = own_address(self._worker.url, file.properties or {})
-            return file, self._service.look()
-        with ThreadPoolExecutor(1, thread_name_prefix="worker-file") as beside:
-            file_asked = beside.submit(self._look_at_file)
-            service = self._service.look()
-            return file_asked.result(), service
 
     def unseen(self, why: str) -> HostFacts:
         return self._unseen(why, f"{why}: make that possible, for its mode is proven there")
@@ -193,15 +182,13 @@ class ServicedHost:
             return self._service.startup(service)
         if self._startup is not None and self._startup[0] == service.token:
             return self._startup[1]
-        found = self._search_log(self._worker.log, process.started_at, _zone_variable(process, service))
+        log, variable = PurePosixPath(self._worker.log), _zone_variable(process, service)
+        zone = zone_at(self._machine, process.started_at, variable=variable)
+        sudo = self._worker.uses_sudo_for("log")
+        found = startup_mode(self._machine, log, process.started_at, zone=zone, sudo=sudo)
         if found.mode is not None or time.time() > process.started_at + service.clock_offset + STARTUP_SECONDS:
             self._startup = (service.token, found)
         return found
-
-    def _search_log(self, log: Path, started_at: float, zone_variable: str) -> StartupLog:
-        zone = zone_at(self._machine, started_at, variable=zone_variable)
-        sudo = self._worker.uses_sudo_for("log")
-        return startup_mode(self._machine, PurePosixPath(log), started_at, zone=zone, sudo=sudo)
 
     def _unseen(self, why: str, remedy: str) -> HostFacts:
         worker = self._worker

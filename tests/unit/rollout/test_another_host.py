@@ -2,7 +2,7 @@
 
 The workers belong to a supervisor of this test's own. It has one template of settings for all of them and knows each by
 the number of its run; there is no path and no pid. Cluster and journal are plain values here: what is proved is that
-the roll asks for nothing else. (``tests/integration/test_another_host.py`` rolls real workers so.)
+the roll asks for nothing else. (``tests/integration/test_local_worker.py`` rolls real ones.)
 """
 
 from __future__ import annotations

@@ -6,14 +6,11 @@ own clock, and come with its offset from this machine's clock.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import posixpath
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from airflow_eos_provider.rollout.hosts.machine.machine import CommandError, Machine
 
@@ -42,8 +39,8 @@ def as_word(script: str) -> str:
     return " ".join(line.strip() for line in script.strip().splitlines())
 
 
-#: Prints clock, uptime, ticks and boot, and goes on; :data:`END_OF_PROBE` ends what it has begun.
-BEGIN_PROBE = as_word(
+#: Prints clock, uptime, ticks, boot and processes; :data:`_END_OF_PROBE` ends what it has begun.
+_BEGIN_PROBE = as_word(
     f"""
     LC_ALL=C; export LC_ALL;
     part() {{ printf '\\n%s%s\\n' '{MARK}' "$1"; }};
@@ -57,7 +54,7 @@ BEGIN_PROBE = as_word(
     """
 )
 
-END_OF_PROBE = "part ended; date +%s.%N"
+_END_OF_PROBE = "part ended; date +%s.%N"
 
 #: Prints the command lines and working folders of the pids that it is given.
 _COMMAND_LINES = as_word(
@@ -196,9 +193,6 @@ class CommandLines:
         return replace(chosen, command_line=words), bool(readers) if lines else None
 
     def _read(self, pids: Sequence[int]) -> dict[int, tuple[str, tuple[str, ...]]]:
-        if not self._machine.name:
-            lines = {pid: words_here(pid) for pid in pids}
-            return {pid: (_folder_here(pid), line) for pid, line in lines.items() if line}
         words = ["/bin/sh", "-c", _COMMAND_LINES, "sh", *(str(pid) for pid in pids)]
         answer = self._machine.run(words)
         parts = parts_of(answer.out)
@@ -221,62 +215,23 @@ def names_path(words: Sequence[str], folder: str, paths: Iterable[str]) -> bool:
     return False
 
 
-def look_at_processes(machine: Machine, *, clock: Callable[[], float]) -> Processes:
-    sent_at = clock()
-    answer = machine.run(["/bin/sh", "-c", f"{BEGIN_PROBE} {END_OF_PROBE}", "sh"])
-    return processes_of(parts_of(answer.out), sent_at=sent_at, answered_at=clock())
+def probe(machine: Machine, script: str = "", *arguments: str) -> tuple[Processes, dict[str, bytes]]:
+    """A machine's processes, and the parts that a script prints besides; each of its commands ends with ``;``."""
+    sent_at = time.time()
+    answer = machine.run(["/bin/sh", "-c", f"{_BEGIN_PROBE} {as_word(script)} {_END_OF_PROBE}", "sh", *arguments])
+    answered_at = time.time()
+    parts = parts_of(answer.out)
+    if not machine.name and "uptime" in parts:  # this machine's clock is read without a program that delays it
+        uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
+        sent_at = answered_at = time.time()
+        parts |= {"begun": f"{sent_at:.9f}".encode(), "uptime": f"{uptime:.9f}".encode(), "ended": b""}
+    return processes_of(parts, sent_at=sent_at, answered_at=answered_at), parts
 
 
 def words_of(command_line: bytes) -> tuple[str, ...]:
     """The words of a command line as ``/proc/PID/cmdline`` has it."""
     text = command_line.decode("utf-8", "surrogateescape")
     return tuple(text.removesuffix("\0").split("\0")) if text else ()
-
-
-def line_here(pid: int) -> bytes:
-    """The command line of a process of this machine, as ``/proc`` has it; empty where it has ended."""
-    return _read_here(f"/proc/{pid}/cmdline")
-
-
-def words_here(pid: int) -> tuple[str, ...]:
-    return words_of(line_here(pid))
-
-
-def pids_here() -> list[int]:
-    return [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]  # noqa: PTH208
-
-
-def processes_here(pids: Iterable[int]) -> Processes:
-    """These processes of this machine as they are now, read without a command."""
-    now = time.time()
-    stats = [_read_here(f"/proc/{pid}/stat") for pid in pids]
-    parts = {
-        "begun": f"{now:.9f}".encode(),
-        "uptime": f"{time.clock_gettime(time.CLOCK_BOOTTIME):.9f}".encode(),
-        "ticks": str(os.sysconf("SC_CLK_TCK")).encode(),
-        "boot": _read_here("/proc/sys/kernel/random/boot_id"),
-        "stat": b"".join(stats).replace(b"/", b"_"),
-    }
-    return processes_of(parts, sent_at=now, answered_at=now)
-
-
-def _read_here(path: str) -> bytes:
-    """A file of ``/proc``; without ``pathlib``, for there are hundreds of them in a look."""
-    chunks = []
-    with contextlib.suppress(OSError):
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            while chunk := os.read(file, 1 << 16):
-                chunks.append(chunk)
-        finally:
-            os.close(file)
-    return b"".join(chunks)
-
-
-def _folder_here(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return str(Path(f"/proc/{pid}/cwd").readlink())
-    return ""
 
 
 def _stats(text: bytes) -> Iterator[tuple[int, str, str, int, int]]:

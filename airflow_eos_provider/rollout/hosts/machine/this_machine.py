@@ -1,4 +1,4 @@
-"""This machine: commands run as child processes, except commands that only read a file."""
+"""This machine: commands run as child processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from airflow_eos_provider.rollout.hosts.machine.machine import (
     checked_words,
     too_much_output,
 )
-from airflow_eos_provider.rollout.hosts.machine.read_here import read_here
 
 #: How long the first part of a command that leaves its caller may take, seconds.
 HAND_OVER_SECONDS = 30.0
@@ -42,8 +41,6 @@ class ThisMachine:
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
         """A command that takes too long is ended with its process group; what runs as another user by sudo goes on."""
         command = checked_words(words)
-        if (out := read_here(command)) is not None:
-            return Answer(0, out, b"")
         return _answer(command, command[0], stdin, seconds)
 
     def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:

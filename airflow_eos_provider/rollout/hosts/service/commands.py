@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,11 +19,7 @@ from airflow_eos_provider.redaction import redact
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, one_line, shown_words
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine
-from airflow_eos_provider.rollout.hosts.machine.processes import (
-    Process,
-    Processes,
-    look_at_processes,
-)
+from airflow_eos_provider.rollout.hosts.machine.processes import Process, Processes, probe
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.service.restart_act import ActingService, ActKey, RestartTask
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts, details_of, suspended
@@ -97,7 +92,7 @@ class CommandService(ActingService):
     def look(self) -> ServiceFacts:
         for attempt in range(_LOOKS):
             status = self._status()
-            processes = look_at_processes(self.machine, clock=time.time)
+            processes, _ = probe(self.machine)
             if status.pid is None or status.pid in processes.by_pid or attempt == _LOOKS - 1:
                 break
         family = processes.family(status.pid) if status.pid is not None else ()

@@ -32,15 +32,7 @@ from airflow_eos_provider.rollout.hosts.host import (
 )
 from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, shown_words
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine, MachineLostError
-from airflow_eos_provider.rollout.hosts.machine.processes import (
-    BEGIN_PROBE,
-    END_OF_PROBE,
-    Process,
-    Processes,
-    as_word,
-    parts_of,
-    processes_of,
-)
+from airflow_eos_provider.rollout.hosts.machine.processes import Process, Processes, as_word, probe
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.machine.worker_log import WorkerLog, shown_lines
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
@@ -49,10 +41,7 @@ from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit, fi
 
 #: Its arguments: the unit, the worker's file, and the command that tells whether the restart is allowed, if any. No
 #: more than 8 MiB of base64 leaves it: these are small files.
-_LOOK = (
-    as_word(
-        BEGIN_PROBE
-        + f"""
+_LOOK = f"""
     unit=$1; config=$2;
     shown=$(systemctl show --no-pager --property={",".join(PROPERTIES)} -- "$unit" 2>&1);
     part show; printf '%s\\n' "$shown";
@@ -69,10 +58,7 @@ _LOOK = (
     line=${{line#*argv[[]]=}}; for file in ${{line%% ; *}}; do case $file in "$config") ;; /*)
     if [ -f "$file" ]; then grep -hsIF -e "${{config##*/}}" -- "$file" | head -n 100; fi;; esac; done;; esac; done;
     part polkit; command -v pkcheck;
-    """
-    )
-    + END_OF_PROBE
-)
+"""
 
 #: In the output of the scripts: the journal may not be read, or sudo does not let it.
 _CLOSED, _REFUSED = b"/=eos=closed", b"/=eos=refused"
@@ -190,10 +176,7 @@ class SystemdService(Service):
         if self.unit.removesuffix(".service").endswith("@"):
             return UnitFacts(problem=f"{self.unit} is a template; name an instance of it ({_example(self.unit)})")
         config = str(self.worker.config or "")
-        sent_at = time.time()
-        answer = self.machine.run(["/bin/sh", "-c", _LOOK, "sh", self.unit, config])
-        parts = parts_of(answer.out)
-        processes = processes_of(parts, sent_at=sent_at, answered_at=time.time())
+        processes, parts = probe(self.machine, _LOOK, self.unit, config)
         shown = parts.get("show", b"").decode("utf-8", "replace").strip()
         unit = Unit.parse(shown, files_of(parts))
         problem = _problem(unit, self.unit, self.where, shown)

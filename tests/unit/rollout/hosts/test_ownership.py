@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_eos_provider.rollout.hosts.address import is_same_port
 from airflow_eos_provider.rollout.hosts.beside_unit import ways
 from airflow_eos_provider.rollout.hosts.ownership import ProcessView, ancestors, look, obstacles, own_address
 
@@ -80,7 +81,6 @@ def test_a_real_process_is_seen_as_it_is() -> None:
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
         view = look(child.pid)
         child.kill()
-    assert view is not None
     assert (view.name, view.uid, view.parent, view.session) == ("sleep", os.geteuid(), os.getpid(), child.pid)
     assert view.namespaces.keys() == {"pid", "mnt"}
     assert os.getppid() in ancestors(os.getpid())
@@ -112,3 +112,16 @@ def test_the_helper_leaves_the_unit_where_it_can_and_says_where_it_cannot() -> N
 )
 def test_a_worker_behind_a_proxy_listens_elsewhere_than_it_advertises(properties: dict[str, str], address: str) -> None:
     assert own_address("http://w1:8083/", properties) == address
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ("https://127.0.0.1:8083/", True),
+        ("http://127.0.0.1:8084", False),
+        ("http://127.0.0.2:8083", False),
+        ("http://no-such-host.invalid:8083", False),
+    ],
+)
+def test_two_names_of_one_port_are_the_same(other: str, same: bool) -> None:
+    assert is_same_port("http://localhost:8083", other) is same

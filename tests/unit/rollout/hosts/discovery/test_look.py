@@ -99,7 +99,6 @@ def test_what_another_user_calls_a_worker_neither_holds_up_the_look_nor_breaks_i
     script = "import sys; held = open(sys.argv[1], 'w'); print('open', flush=True); sys.stdin.read()"
     words = [sys.executable, "-c", script, str(odd), CLASS, str(pipe)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         assert process.stdin is not None
         assert process.stdout.readline() == b"open\n"
         try:

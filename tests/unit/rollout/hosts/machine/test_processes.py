@@ -13,14 +13,12 @@ import pytest
 
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, CommandError
 from airflow_eos_provider.rollout.hosts.machine.processes import (
-    BEGIN_PROBE,
-    END_OF_PROBE,
     MARK,
     CommandLines,
     Processes,
-    look_at_processes,
     names_path,
     parts_of,
+    probe as probed,
     processes_of,
 )
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
@@ -78,12 +76,11 @@ def test_a_process_whose_name_is_a_line_of_the_probes_own_is_a_process() -> None
     act = f"import ctypes; ctypes.CDLL(None).prctl(15, {f'{chr(10)}{MARK}x{chr(10)}'.encode()!r}); print(); input()"
     with subprocess.Popen([sys.executable, "-c", act], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
-        assert process.stdout is not None
         process.stdout.readline()
-        out = ThisMachine().run(["/bin/sh", "-c", f"{BEGIN_PROBE} part x; echo ours; {END_OF_PROBE}", "sh"]).out
+        found, parts = probed(ThisMachine(), "part x; echo ours;")
         process.stdin.write(b"\n")
-    assert parts_of(out)["x"] == b"ours\n"
-    assert process.pid in seen(out).by_pid
+    assert parts["x"] == b"ours\n"
+    assert process.pid in found.by_pid
 
 
 def test_a_family_is_a_process_and_all_below_it() -> None:
@@ -140,7 +137,6 @@ def wrapper(tmp_path: Path) -> Iterator[int]:
     act = "import time; print(1, flush=True); time.sleep(60)"
     script = f"{sys.executable} -c '{act}' c.properties \"{odd}\"; true"
     process = subprocess.Popen(["/bin/sh", "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True)
-    assert process.stdout is not None
     process.stdout.readline()
     yield process.pid
     os.killpg(process.pid, 9)
@@ -153,10 +149,9 @@ def test_the_reader_of_a_file_is_found_below_its_wrapper_and_remembered(wrapper:
     paths = (str(tmp_path / "c.properties"),)
 
     def look(paths: tuple[str, ...]) -> tuple[int, bool | None]:
-        processes = look_at_processes(machine, clock=time.time)
+        processes, _ = probed(machine)
         assert abs(processes.clock_offset) < 1.0
         reader, reads = lines.reader(processes.family(wrapper), paths)
-        assert reader is not None
         assert abs(reader.started_at - time.time()) < 60.0
         return reader.pid, reads
 

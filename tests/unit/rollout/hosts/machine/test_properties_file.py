@@ -86,6 +86,13 @@ def replace(file: PropertiesFile, data: bytes = NEW, *, expect: bytes = OLD) -> 
     file.replace(data, expect_sha256=digest(expect), backup=True)
 
 
+def assert_unchangeable(file: PropertiesFile, what: str, refusal: str) -> None:
+    """It is found without touching anything, and refused by the change itself."""
+    assert what in str(file.obstacle_to_change())
+    with pytest.raises((ConfigurationError, RefusedError), match=refusal):
+        replace(file)
+
+
 #: Runs a command of a machine as a test wants it: given its words, its input, and what runs it with an input.
 Act = Callable[[Sequence[str], bytes, Callable[[bytes], Answer]], Answer]
 
@@ -316,12 +323,7 @@ class TestReplacing:
     def test_a_second_name_is_refused(self, machine: PrivateMachine) -> None:
         path = placed(machine, "eos")
         os.link(path, path.with_name("second"))
-        file = far(machine, path)
-        obstacle = file.obstacle_to_change()
-        assert obstacle is not None
-        assert "2 names" in obstacle.what
-        with pytest.raises(RefusedError, match="hard links"):
-            replace(file)
+        assert_unchangeable(far(machine, path), "2 names", "hard links")
 
 
 def test_a_connection_cut_at_any_command_leaves_one_whole_file_and_the_next_attempt_succeeds(
@@ -489,37 +491,23 @@ class TestSudo:
         assert path.read_bytes() == OLD
         assert beside(path) == {backup_path(path).name}
 
-    def test_a_file_of_root_in_a_folder_of_kafka_cannot_be_kept(self, machine: PrivateMachine) -> None:
+    def test_an_owner_or_a_group_that_a_new_file_cannot_get_is_refused(self, machine: PrivateMachine) -> None:
         path = placed(machine, "kafka")
         machine.owned(path, "root", 0o644)
         machine.grant(EVERYBODY)
         file = far(machine, path, sudo=True)
-        obstacle = file.obstacle_to_change()
-        assert obstacle is not None
-        assert "belongs to root, and kafka" in obstacle.what
-        with pytest.raises(RefusedError, match="belongs to root"):
-            replace(file)
+        assert_unchangeable(file, "belongs to root, and kafka", "belongs to root")
         assert beside(path) == set()
-
-    def test_a_group_that_the_owner_is_no_member_of_cannot_be_kept(self, machine: PrivateMachine) -> None:
-        path = placed(machine, "kafka")
         machine.owned(path, "kafka", 0o640, group="other")
-        machine.grant(EVERYBODY)
-        obstacle = far(machine, path, sudo=True).obstacle_to_change()
-        assert obstacle is not None
-        assert "group other, which kafka is no member of" in obstacle.what
+        words = "group other, which kafka is no member of"
+        assert_unchangeable(file, words, words)
 
     def test_sudo_is_refused_where_an_access_list_lets_another_user_write(self, machine: PrivateMachine) -> None:
         """Of an access list, stat shows no more than that the group may write, here root's."""
         path = placed(machine, "root")
         os.setxattr(path.parent, "system.posix_acl_access", access_list(USERS["other"], 7))
         assert machine.run_as("other", "touch", str(path.parent / "x")).ok
-        machine.grant(EVERYBODY)
-        file = far(machine, path, sudo=True)
-        for act in (lambda: replace(file), file.commands):
-            with pytest.raises(RefusedError, match="could put a link"):
-                act()
-        assert path.read_bytes() == OLD
+        self.assert_no_sudo(machine, path)
 
     @pytest.mark.parametrize(("owner", "mode"), [("kafka", 0o755), ("root", 0o777), ("root", 0o775)])
     def test_sudo_is_refused_where_another_user_could_turn_it_to_other_files(
@@ -530,14 +518,15 @@ class TestSudo:
         deeper.mkdir()
         file_path = path.rename(deeper / path.name)
         machine.owned(path.parent, owner, mode, group="kafka")
+        self.assert_no_sudo(machine, file_path)
+
+    def assert_no_sudo(self, machine: PrivateMachine, path: Path) -> None:
         machine.grant(EVERYBODY)
-        file = far(machine, file_path, sudo=True)
-        obstacle = file.obstacle_to_change()
-        assert obstacle is not None
-        assert "could put a link there" in obstacle.what
-        for act in (lambda: replace(file), file.commands):
-            with pytest.raises(RefusedError, match="could put a link"):
-                act()
+        file = far(machine, path, sudo=True)
+        assert_unchangeable(file, "could put a link there", "could put a link")
+        with pytest.raises(RefusedError, match="could put a link"):
+            file.commands()
+        assert path.read_bytes() == OLD
 
     def test_a_path_with_a_space_gets_no_lines(self, machine: PrivateMachine) -> None:
         path = placed(machine, "kafka")
@@ -549,11 +538,7 @@ class TestSudo:
         path = placed(machine, "kafka", mode=0o644)
         file = far(machine, path)
         assert file.commands() == ()
-        obstacle = file.obstacle_to_change()
-        assert obstacle is not None
-        assert "eos may not give a new file" in obstacle.what
-        with pytest.raises(RefusedError):
-            replace(file)
+        assert_unchangeable(file, "eos may not give a new file", "eos may not give a new file")
         assert not any(words[0] == "sudo" for words in machine.commands)
 
 
@@ -581,32 +566,20 @@ class TestFileSystems:
         assert inside.read_bytes() == OLD
         assert {entry.name for entry in inside.parent.iterdir()} == {inside.name, "filler", backup_path(inside).name}
         machine.run_as("root", "dd", "if=/dev/zero", f"of={mounted.parent}/filler", "bs=4096")
-        obstacle = far(machine, mounted).obstacle_to_change()
-        assert obstacle is not None
-        assert "bytes are free" in obstacle.what
-        with pytest.raises(ConfigurationError, match="0 bytes are free"):
-            replace(file)
+        assert_unchangeable(far(machine, mounted), "bytes are free", "0 bytes are free")
         assert inside.read_bytes() == OLD
 
     def test_a_read_only_file_system_is_an_obstacle(self, machine: PrivateMachine, mounted: Path) -> None:
         machine.as_root("mount", "-o", "remount,ro", str(mounted.parent))
-        obstacle = far(machine, mounted).obstacle_to_change()
-        assert obstacle is not None
-        assert "mounted read-only" in obstacle.what
-        with pytest.raises(ConfigurationError, match="Read-only file system"):
-            replace(far(machine, mounted))
+        assert_unchangeable(far(machine, mounted), "mounted read-only", "Read-only file system")
 
     def test_a_file_that_is_mounted_itself_is_an_obstacle(self, machine: PrivateMachine) -> None:
         path = placed(machine, "eos")
         machine.as_root("mount", "--bind", str(path), str(path))
         try:
-            obstacle = far(machine, path).obstacle_to_change()
-            with pytest.raises(ConfigurationError, match="cannot be replaced"):
-                replace(far(machine, path))
+            assert_unchangeable(far(machine, path), "mounted by itself", "cannot be replaced")
         finally:
             machine.as_root("umount", str(path))
-        assert obstacle is not None
-        assert "mounted by itself" in obstacle.what
 
     @pytest.mark.parametrize("what", ["file", "folder"])
     def test_an_immutable_file_or_folder_is_an_obstacle(self, machine: PrivateMachine, what: str) -> None:
@@ -617,13 +590,9 @@ class TestFileSystems:
         if not answer.ok:
             pytest.skip(f"this file system knows no immutable files: {answer.problem}")
         try:
-            obstacle = far(machine, path, sudo=True).obstacle_to_change()
-            with pytest.raises((ConfigurationError, RefusedError), match="unchanged"):
-                replace(far(machine, path, sudo=True))
+            assert_unchangeable(far(machine, path, sudo=True), "immutable", "unchanged")
         finally:
             machine.as_root("chattr", "-i", str(target))
-        assert obstacle is not None
-        assert "immutable" in obstacle.what + obstacle.remedy
 
     def test_an_attribute_that_cannot_be_kept_leaves_the_old_file(self, machine: PrivateMachine) -> None:
         path = placed(machine, "eos")
@@ -691,7 +660,6 @@ def test_the_mount_of_a_path_is_the_deepest_and_last_one() -> None:
     )
     assert mount_of(PurePosixPath("/etc/x"), text) == (PurePosixPath("/etc"), frozenset({"ro", "relatime", "rw"}))
     found = mount_of(PurePosixPath("/etc/kafka/x"), text)
-    assert found is not None
     assert found[0] == PurePosixPath("/etc/kafka")
     assert mount_of(PurePosixPath("/with space/x"), text) == (PurePosixPath("/with space"), frozenset({"rw"}))
     assert mount_of(PurePosixPath("/x"), "nonsense") is None

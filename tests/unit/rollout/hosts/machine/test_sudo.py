@@ -110,7 +110,6 @@ def test_what_is_missing_is_found_without_running_anything(machine: PrivateMachi
     machine.grant(sudo.lines([granted_one]))
     assert sudo.missing([granted_one, other]) == (other,)
     obstacle = sudo.obstacle([granted_one, other], "change")
-    assert obstacle is not None
     assert obstacle.act == "change"
     assert "'echo a' as kafka" in obstacle.what
     assert "eos hosts sudoers" in obstacle.remedy
@@ -167,5 +166,4 @@ def test_a_machine_without_sudo_says_so(machine: PrivateMachine) -> None:
         obstacle = Sudo(machine).obstacle([echo("a")], "restart")
     finally:
         machine.as_root("umount", "/usr/bin/sudo")
-    assert obstacle is not None
     assert obstacle.act == "restart"

@@ -87,7 +87,6 @@ def test_a_supervisors_command_restarts_the_worker_and_the_new_process_is_known(
 def own(supervised: Supervised, restart: Sequence[str] = (), status: Sequence[str] = ()) -> CommandService:
     """The service with other commands."""
     commands = supervised.worker.service
-    assert isinstance(commands, OwnCommands)
     changed = OwnCommands(tuple(restart) or commands.restart, tuple(status) or commands.status)
     return CommandService(ThisMachine(), replace(supervised.worker, service=changed))
 
@@ -110,7 +109,6 @@ def connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervi
 
 def test_a_stopped_worker_is_started(supervised: Supervised, tmp_path: Path) -> None:
     commands = supervised.worker.service
-    assert isinstance(commands, OwnCommands)
     stop = ["stop" if word == "restart" else word for word in commands.restart]
     subprocess.run(stop, check=True, capture_output=True)
     service = CommandService(ThisMachine(), supervised.worker)
@@ -137,7 +135,6 @@ def test_a_worker_that_ends_at_once_is_a_failure_with_its_log(
 def test_a_supervisor_that_is_not_there_is_a_problem_and_nothing_is_known(connect: Supervised, tmp_path: Path) -> None:
     service = own(connect, status=("supervisorctl", "-s", f"unix://{tmp_path}/no.sock", "pid", "connect"))
     facts = service.look()
-    assert facts.problem is not None
     assert "no such file" in facts.problem
     assert not facts.stopped
     with pytest.raises(ConfigurationError, match="no such file"):
@@ -154,10 +151,8 @@ def test_a_status_that_names_another_process_is_a_problem(
     finally:
         other.kill()
         other.wait()
-    assert problem is not None
     assert "no process of it was started with" in problem
     gone = own(connect, status=("echo", "pid", "4194304")).look()
-    assert gone.problem is not None
     assert "does not run on this machine" in gone.problem
     assert not gone.stopped
 
@@ -194,7 +189,6 @@ def test_what_a_restart_command_prints_is_no_line_of_the_record(connect: Supervi
 
 def test_words_reach_a_command_as_they_are(connect: Supervised, tmp_path: Path) -> None:
     commands = connect.worker.service
-    assert isinstance(commands, OwnCommands)
     words = ("a b", "$(touch x)", "`x`", "'\"", "\\n\\0101", "*", "", "-n", "é", "end")
     keep = script(tmp_path, "restart", f'printf "%s\\n" "$@" >{tmp_path}/words; exec {shlex.join(commands.restart)}')
     restart(own(connect, restart=(keep, *words)))
@@ -220,7 +214,6 @@ def test_a_controller_that_dies_while_the_client_stops_the_worker_leaves_it_runn
 
     restart(service, before, on_event=cut)
     after = service.look()
-    assert after.process is not None
     assert after.token != before.token
     assert events[-1] == f"started as pid {after.process.pid}"
     assert not list((far_state / "airflow_eos_provider").glob(f"{restart_act.record_name(worker)}*"))

@@ -1,4 +1,4 @@
-"""A worker of another machine that nobody owns, stopped and started over a real sshd."""
+"""A worker that nobody owns, stopped and started over a real sshd, as it is on this machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pickle
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ import pytest
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, FencedError, RefusedError
 from airflow_eos_provider.processes import identify
-from airflow_eos_provider.rollout.hosts.host import RestartRequest
+from airflow_eos_provider.rollout.hosts.host import RestartRequest, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service import restart_act
@@ -85,7 +86,6 @@ class Far:
         Path(f"{self.worker.config}.released").touch()
 
     def pid(self) -> int:
-        assert self.worker.pid_file is not None
         return int(self.worker.pid_file.read_text())
 
     def left(self) -> list[str]:
@@ -116,6 +116,18 @@ def running(far: Far) -> Far:
     return far
 
 
+@pytest.fixture
+def held(far: Far) -> Far:
+    """The same, which stops only when it is released."""
+    far.let("held")
+    far.restart()
+    return far
+
+
+def forbid(_act: str) -> None:
+    raise FencedError("Another controller has taken over.")
+
+
 @pytest.mark.parametrize("shell", ["/bin/dash", pytest.param("/bin/bash", marks=pytest.mark.by_name)])
 def test_a_worker_is_started_and_restarted(
     far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str
@@ -128,7 +140,6 @@ def test_a_worker_is_started_and_restarted(
     assert far.restart() == ["start", f"started as pid {far.pid()}"]
     before = far.service.look()
     first = far.pid()
-    assert before.process is not None
     assert (before.process.pid, before.reads_file, before.obstacles, before.problem) == (first, True, (), None)
     assert far.restart(replaces=before.token) == [
         "stop",
@@ -137,7 +148,6 @@ def test_a_worker_is_started_and_restarted(
         f"started as pid {far.pid()}",
     ]
     after = far.service.look()
-    assert after.process is not None
     assert after.process.pid == far.pid() != first
     assert after.token != before.token
     assert far.left() == []
@@ -152,7 +162,6 @@ def test_the_worker_gets_its_variables_and_nothing_of_the_login_or_the_act(runni
     assert not [name for name in environment if name.startswith(b"eos_")]
     assert Path(f"/proc/{running.pid()}/cwd").resolve() == running.worker.cwd
     assert os.getsid(running.pid()) == running.pid()
-    assert running.worker.log is not None
     assert "ignores []" in running.worker.log.read_text()
 
 
@@ -169,6 +178,8 @@ def test_a_secret_is_on_no_command_line_and_in_no_record(far: Far) -> None:
 
     def look(_event: RestartEvent) -> None:
         seen.append(far.record.read_text())
+        seen.append(Path(f"/proc/{far.helper()}/environ").read_bytes().decode("utf-8", "replace"))
+        assert stat.S_IMODE(far.record.stat().st_mode) == 0o600
         for line in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 seen.append(line.read_bytes().decode("utf-8", "replace"))
@@ -196,8 +207,6 @@ def test_a_whole_family_is_stopped_and_its_first_process_is_what_is_stopped(far:
     far.let()
     far.restart()
     facts = far.service.look()
-    assert facts.process is not None
-    assert facts.top is not None
     assert (facts.top.pid, facts.process.parent) == (far.pid(), far.pid())
     far.restart()
     assert identify(facts.process.pid) is None
@@ -205,12 +214,9 @@ def test_a_whole_family_is_stopped_and_its_first_process_is_what_is_stopped(far:
 
 
 def test_a_permit_that_is_refused_leaves_all_as_it_was(running: Far) -> None:
-    def refuse(_act: str) -> None:
-        raise FencedError("Another controller has taken over.")
-
     before = running.pid()
     with pytest.raises(FencedError):
-        running.restart(permit=refuse)
+        running.restart(permit=forbid)
     assert running.pid() == before
     assert running.left() == []
 
@@ -226,7 +232,6 @@ def test_a_port_that_another_process_holds_is_not_taken(far: Far) -> None:
 def test_a_worker_behind_a_proxy_that_holds_the_advertised_port_is_restarted(far: Far) -> None:
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         port = proxy.getsockname()[1]
-        assert far.worker.config is not None
         with far.worker.config.open("a") as file:
             file.write(f"\nlisteners={far.worker.url}\nrest.advertised.port={port}\n")
         far.worker = replace(far.worker, url=f"http://127.0.0.1:{port}")
@@ -269,7 +274,6 @@ def test_a_process_that_is_not_the_announced_one_any_more_is_not_touched(
 
     def older() -> StartedFacts:
         facts = look()
-        assert facts.top is not None
         boot, pid, ticks = facts.top.start.split("/")
         return replace(facts, top=replace(facts.top, start=f"{boot}/{pid}/{int(ticks) - 1}"))
 
@@ -285,6 +289,8 @@ def test_a_process_that_is_not_the_announced_one_any_more_is_not_touched(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
+        ({"config": None}, "has no 'config'"),
+        ({"start": ()}, "has no 'start'"),
         ({"log": None}, "has no 'log'"),
         ({"pid_file": None}, "has no 'pid_file'"),
         ({"cwd": Path("/nowhere")}, "its working folder /nowhere does not exist"),
@@ -302,18 +308,15 @@ def test_what_cannot_be_started_is_not_stopped(running: Far, change: dict[str, A
 
 
 def test_a_pid_file_that_names_another_process_is_refused(far: Far) -> None:
-    assert far.worker.pid_file is not None
     far.worker.pid_file.write_text(f"{os.getpid()}\n")
     with pytest.raises(RefusedError, match="does not contain"):
         far.restart()
 
 
 def test_a_worker_with_a_stale_pid_file_is_known_by_its_start_command(running: Far) -> None:
-    assert running.worker.pid_file is not None
     before = running.pid()
     running.worker.pid_file.unlink()
     facts = running.service.look()
-    assert facts.process is not None
     assert facts.process.pid == before
     running.restart()
     assert running.pid() != before
@@ -327,7 +330,6 @@ def test_a_supervisor_above_the_worker_is_an_obstacle(running: Far, tmp_path: Pa
     try:
         until(lambda: is_listening(running.worker), "the worker", seconds=30)
         child = subprocess.run(["pgrep", "-P", str(shell.pid)], capture_output=True, text=True, check=True).stdout
-        assert running.worker.pid_file is not None
         running.worker.pid_file.write_text(child)
         with pytest.raises(RefusedError, match=rf"was started by pid {shell.pid} \((sh|dash)\), which still runs"):
             running.restart()
@@ -343,10 +345,17 @@ def act_in_background(far: Far, **arguments: Any) -> subprocess.Popen[bytes]:
         "far.restart(on_event=lambda _: None, permit=lambda _: None, **arguments)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, cwd=Path(__file__).parents[5])
-    assert process.stdin is not None
     process.stdin.write(pickle.dumps((far, arguments)))
     process.stdin.close()
     return process
+
+
+def leave_act(far: Far, **arguments: Any) -> None:
+    """Begin an act as a controller does that is killed while the worker stops."""
+    controller = act_in_background(far, **arguments)
+    until(lambda: phase(far) == "stopping", "the act", seconds=30, pause=0.01)
+    controller.kill()
+    controller.wait()
 
 
 def phase(far: Far) -> str:
@@ -357,11 +366,9 @@ def phase(far: Far) -> str:
 
 
 def test_a_connection_that_is_cut_between_stop_and_start_is_mended_and_the_machine_has_finished(
-    far: Far, sshd: Sshd
+    held: Far, sshd: Sshd
 ) -> None:
-    far.let("held")
-    far.restart()
-    first = far.pid()
+    far, first = held, held.pid()
     events: list[str] = []
 
     def cut(event: RestartEvent) -> None:
@@ -377,14 +384,9 @@ def test_a_connection_that_is_cut_between_stop_and_start_is_mended_and_the_machi
     assert far.left() == []
 
 
-def test_a_controller_that_is_killed_leaves_an_act_that_ends_and_that_the_next_one_reports_once(far: Far) -> None:
-    far.let("held")
-    far.restart()
-    before = far.service.look()
-    controller = act_in_background(far, replaces=before.token)
-    until(lambda: phase(far) == "stopping", "the act", seconds=30, pause=0.01)
-    controller.kill()
-    controller.wait()
+def test_a_controller_that_is_killed_leaves_an_act_that_ends_and_that_the_next_one_reports_once(held: Far) -> None:
+    far, before = held, held.service.look()
+    leave_act(far, replaces=before.token)
     assert far.service.look().restart == "a restart of rollout r is stopping"
     heard: list[RestartEvent] = []
 
@@ -403,16 +405,44 @@ def test_a_controller_that_is_killed_leaves_an_act_that_ends_and_that_the_next_o
     assert far.left() == []
 
 
-def test_an_act_of_another_rollout_is_waited_for_and_then_forgotten(far: Far) -> None:
-    far.let("held")
-    far.restart()
-    first = far.pid()
-    controller = act_in_background(far, rollout="other")
-    until(lambda: phase(far) == "stopping", "the act", seconds=30, pause=0.01)
-    controller.kill()
-    controller.wait()
-    events: list[str] = []
+def test_who_comes_after_the_end_takes_an_act_for_done_once(held: Far) -> None:
+    before = held.service.look().token
+    leave_act(held, replaces=before)
+    held.release()
+    until(lambda: phase(held) == "done", "its end", seconds=60)
+    seen = held.service.look().restarted
+    heard: list[RestartEvent] = []
+    held.restart(replaces=before, permit=forbid, on_event=heard.append)
+    assert [event.moment for event in moments_of(heard)] == [Moment.STOPPED, Moment.STARTED]
+    assert [event.words for event in seen] == [event.words for event in moments_of(heard)]
+    assert held.service.look().restarted == ()
+    again = held.restart(replaces=before, permit=forbid, changed_at=0.0)
+    assert again == [f"it was restarted already: pid {held.pid()}"]
 
+
+def test_an_act_before_another_change_of_the_file_is_not_taken_for_this_one(held: Far) -> None:
+    before = held.service.look().token
+    leave_act(held, replaces=before)
+    held.release()
+    until(lambda: phase(held) == "done", "its end", seconds=60)
+    with pytest.raises(FencedError):
+        held.restart(replaces=before, permit=forbid, config_sha256="another")
+
+
+def test_a_start_that_failed_unseen_is_reported_to_who_comes_later(held: Far) -> None:
+    before = held.service.look().token
+    held.let("fail")
+    leave_act(held, replaces=before)
+    held.release()
+    until(lambda: phase(held) == "failed", "its end", seconds=60)
+    with pytest.raises(WorkerStartError, match="found its settings wrong"):
+        held.restart(replaces=before, permit=forbid)
+
+
+def test_an_act_of_another_rollout_is_waited_for_and_then_forgotten(held: Far) -> None:
+    far, first = held, held.pid()
+    leave_act(far, rollout="other")
+    events: list[str] = []
     moments: list[Moment] = []
 
     def hear(event: RestartEvent) -> None:
@@ -432,7 +462,6 @@ def test_an_act_of_another_rollout_is_waited_for_and_then_forgotten(far: Far) ->
 def test_of_two_controllers_at_once_one_acts_and_both_see_a_running_worker(running: Far) -> None:
     before = running.service.look()
     first = running.pid()
-    assert before.process is not None
     changed_at = before.process.started_at + 0.1
     until(lambda: time.time() > changed_at + 0.1, "a moment after that", seconds=5)
     controllers = [act_in_background(running, replaces=before.token, changed_at=changed_at) for _ in range(3)]
@@ -440,7 +469,6 @@ def test_of_two_controllers_at_once_one_acts_and_both_see_a_running_worker(runni
     assert codes == [0, 0, 0]
     assert is_listening(running.worker)
     assert running.pid() != first
-    assert running.worker.log is not None
     assert running.worker.log.read_text().count("DistributedConfig values") == 2  # one start and one restart
     workers = subprocess.run(["pgrep", "-fc", str(running.worker.start[1])], capture_output=True, text=True).stdout
     assert int(workers) == 1
@@ -470,15 +498,13 @@ def test_a_helper_that_is_killed_is_said_to_be_cut_off_and_the_next_restart_goes
         far.restart(on_event=kill, replaces=before.token)
     far.let()
     far.restart(replaces=before.token)  # killed before its signal, the helper has left the old worker running
-    assert before.process is not None
     assert identify(before.process.pid) is None
     assert is_listening(far.worker)
     assert far.left() == []
 
 
-def test_requests_to_end_are_put_off_until_the_act_is_over(far: Far) -> None:
-    far.let("held")
-    far.restart()
+def test_requests_to_end_are_put_off_until_the_act_is_over(held: Far) -> None:
+    far = held
 
     def ask(event: RestartEvent) -> None:
         if event.words.startswith("stopping"):
@@ -488,7 +514,6 @@ def test_requests_to_end_are_put_off_until_the_act_is_over(far: Far) -> None:
 
     far.restart(on_event=ask)
     assert is_listening(far.worker)
-    assert far.worker.log is not None
     assert "ignores []" in far.worker.log.read_text().rpartition("DistributedConfig")[2]
 
 
