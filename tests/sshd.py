@@ -35,11 +35,11 @@ def require_sshd() -> str:
     return SSHD
 
 
-def make_key(path: Path, *, kind: str = "ed25519", passphrase: str = "", comment: str = "eos test") -> Path:
+def make_key(path: Path, *, kind: str = "ed25519") -> Path:
     """A new pair of keys: ``path`` and ``path.pub``."""
     for old in (path, path.with_name(f"{path.name}.pub")):
         old.unlink(missing_ok=True)
-    keygen("-q", "-t", kind, "-N", passphrase, "-C", comment, "-f", str(path))
+    keygen("-q", "-t", kind, "-N", "", "-C", "eos test", "-f", str(path))
     return path
 
 
@@ -58,18 +58,12 @@ def public(key: Path) -> str:
 class Sshd:
     """One sshd."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        address: str = "127.0.0.1",
-        options: Mapping[str, str] | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
+    address = "127.0.0.1"
+
+    def __init__(self, folder: Path, *, options: Mapping[str, str] | None = None) -> None:
         self.program = require_sshd()
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.address = address
         self.port = free_ports(1)[0]
         self.user = getpass.getuser()
         self.host_key = make_key(folder / "host_key")
@@ -79,7 +73,6 @@ class Sshd:
         self.authorized_keys = folder / "authorized_keys"
         self.log = folder / "sshd.log"
         self.options = dict(options or {})
-        self.environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.authorized_keys.write_text(f"{public(self.user_key)}\n")
         self.ssh_config.write_text("")
@@ -118,7 +111,6 @@ class Sshd:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **self.environment},
                 start_new_session=True,
             )
         until(self._answers, f"sshd on port {self.port}; its log:\n{self.log.read_text()}", seconds=20)

@@ -28,7 +28,7 @@ from airflow_eos_provider.connect.topics.internal_topics import OFFSETS
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.drift.watch import DriftWatch
-from airflow_eos_provider.rollout.hosts.machine.edited_file import digest
+from airflow_eos_provider.rollout.hosts.machine.properties_file import digest
 from tests.integration.mode_evidence import Evidence, assert_told, without_file_and_log
 from tests.integration.offsets_cluster import FILE_SOURCE
 from tests.integration.rolling import append, assert_every_line_is_delivered, delivered, once_whole, rolling_lab

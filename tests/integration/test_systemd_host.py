@@ -27,14 +27,16 @@ from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Observed, ju
 from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.hosts.host import (
+    Moment,
     NotRestartedError,
+    RestartEvent,
     RestartPendingError,
     RestartRequest,
     WorkerStartError,
+    moments_of,
 )
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from tests.integration import systemd_worker
@@ -288,16 +290,11 @@ def _unit(booted: Booted, name: str, restart: str) -> Iterator[Unit]:
     booted.run(["systemctl", "reset-failed", name])
 
 
-def look(service: SystemdService) -> UnitFacts:
-    facts = service.look()
-    return facts
-
-
 def test_a_unit_tells_its_process_its_start_its_variables_and_who_sets_them(unit: Unit, booted: Booted) -> None:
     booted.write(f"/etc/systemd/system/{unit.name}.d/more.conf", "[Service]\nEnvironment=SHAPE=round\n")
     booted.output(["systemctl", "daemon-reload"])
     service = unit.service()
-    facts = look(service)
+    facts = service.look()
     assert facts.process.command_line[1:3] == (PROGRAM, CONFIG)
     assert facts.reads_file is True
     assert facts.token == facts.unit.invocation
@@ -311,16 +308,16 @@ def test_a_unit_tells_its_process_its_start_its_variables_and_who_sets_them(unit
     assert abs(facts.clock_offset) < 1.0
     assert unit.machine.given == 0
     trips = len(unit.machine.asked)
-    assert look(service) is not None
+    assert service.look() is not None
     assert len(unit.machine.asked) == trips + 1  # nothing has changed: one round trip
 
 
 def test_the_mode_of_a_start_is_read_from_its_own_lines_of_the_journal(unit: Unit) -> None:
     service = unit.service()
-    assert service.startup(look(service)).mode is Mode.DISABLED
+    assert service.startup(service.look()).mode is Mode.DISABLED
     unit.set(**{MODE: systemd_worker.PROVIDED})
     unit.start()
-    until(lambda: service.startup(look(service)).mode is Mode.PREPARING, "the printed settings", seconds=10)
+    until(lambda: service.startup(service.look()).mode is Mode.PREPARING, "the printed settings", seconds=10)
     trips = len(unit.machine.asked)
     assert service.startup(service.look()).mode is Mode.PREPARING
     assert len(unit.machine.asked) <= trips + 2  # proven once, it is not read again
@@ -328,11 +325,11 @@ def test_the_mode_of_a_start_is_read_from_its_own_lines_of_the_journal(unit: Uni
 
 def test_a_restart_is_one_job_and_gives_another_start(unit: Unit) -> None:
     service, asked = unit.service(), list[str]()
-    before, launch = look(service).token, service.launch(look(service))
+    before, launch = service.look().token, service.launch(service.look())
     began = time.time()
     unit.restart(service, rollout="r1", replaces=before, changed_at=0.0, asked=asked)
     over = time.time()
-    after = look(service)
+    after = service.look()
     assert after.token not in ("", before)
     assert asked == ["stop"]
     (stopped, started) = moments_of(unit.events)
@@ -347,12 +344,12 @@ def test_a_restart_is_one_job_and_gives_another_start(unit: Unit) -> None:
 
 def test_what_a_restart_executes_changes_with_the_unit_and_shows_no_secret(unit: Unit, booted: Booted) -> None:
     service = unit.service()
-    launch = service.launch(look(service))
+    launch = service.launch(service.look())
     assert PROGRAM in launch.words
     assert {"LOGIN_PASSWORD", "MODE"} <= set(launch.variables)
     assert "hunter22" not in str(launch)
     booted.write("/etc/kafka/worker.env", "MODE=disabled\n")
-    changed = service.launch(look(service))
+    changed = service.launch(service.look())
     assert (changed.digest != launch.digest, changed.words) == (True, launch.words)
 
 
@@ -360,17 +357,17 @@ def test_an_answer_that_is_lost_after_the_job_was_given_is_looked_for_and_nothin
     unit.set(stop_seconds="1.5")
     unit.start()
     service = unit.service()
-    before = look(service).token
+    before = service.look().token
     unit.machine.lose = [True]
     unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)
-    after = look(service)
+    after = service.look()
     assert after.token != before
     assert unit.machine.given == 1
     assert any("was lost" in event.words for event in unit.events)
     # The next controller, which knows no more than that the restart was announced:
     other, asked = unit.service(), list[str]()
     unit.restart(other, rollout="r1", replaces=before, changed_at=0.0, asked=asked)
-    assert look(other).token == after.token
+    assert other.look().token == after.token
     assert (unit.machine.given, asked) == (0, [])
     assert any("restarted already" in event.words for event in unit.events)
 
@@ -381,11 +378,11 @@ def test_a_connection_that_dies_between_stop_and_start_is_mended_and_the_machine
     gate = unit.set_gate()
     unit.start()
     service = far_service(unit, booted)
-    before = look(service)
+    before = service.look()
     assert (before.obstacles, service_mode(service)) == ((), Mode.DISABLED)
 
     def cut() -> None:
-        until(lambda: look(unit.service()).unit.job, "the stop", seconds=10)
+        until(lambda: unit.service().look().unit.job, "the stop", seconds=10)
         booted.kill_sessions()
         booted.write(gate, "")
 
@@ -393,18 +390,18 @@ def test_a_connection_that_dies_between_stop_and_start_is_mended_and_the_machine
     cutting.start()
     unit.restart(service, rollout="r1", replaces=before.token, changed_at=0.0)
     cutting.join(300)
-    after = look(service)
+    after = service.look()
     assert after.token not in ("", before.token)
     assert after.unit.restarts == 0
-    assert look(unit.service()).token == after.token
+    assert unit.service().look().token == after.token
 
 
 def test_a_command_that_is_lost_before_it_ran_is_given_again(unit: Unit) -> None:
     service = unit.service()
-    before = look(service).token
+    before = service.look().token
     unit.machine.lose = [False, False]
     unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)
-    assert look(service).token != before
+    assert service.look().token != before
     assert unit.machine.given == 3
 
 
@@ -412,27 +409,27 @@ def test_a_command_that_arrives_when_its_restart_is_over_or_under_way_does_nothi
     gate = unit.set_gate()
     unit.start()
     service = unit.service()
-    before = look(service).token
+    before = service.look().token
     first = threading.Thread(target=unit.restart, args=(service,))
     first.start()
-    until(lambda: look(unit.service()).unit.job, "the job", seconds=10)
+    until(lambda: unit.service().look().unit.job, "the job", seconds=10)
     late = next(words for words in service.machine.asked if "restart" in words)  # type: ignore[attr-defined]
     assert unit.booted.run(list(late)).returncode == 76
     unit.booted.write(gate, "")
     first.join(300)
-    after = look(unit.service()).token
+    after = unit.service().look().token
     assert after != before
     assert unit.booted.run(list(late)).returncode == 75
-    assert look(unit.service()).token == after
+    assert unit.service().look().token == after
 
 
 def test_a_restart_that_another_controller_has_begun_is_waited_for_and_reported(unit: Unit, booted: Booted) -> None:
     gate = unit.set_gate()
     unit.start()
     service = unit.service()
-    before = look(service).token
+    before = service.look().token
     booted.output(["systemctl", "restart", "--no-block", unit.name])
-    assert look(service).restart is not None
+    assert service.look().restart is not None
     asked: list[str] = []
     with ThreadPoolExecutor(1) as threads:
         second = threads.submit(unit.restart, service, rollout="r1", replaces=before, changed_at=0.0, asked=asked)
@@ -441,13 +438,13 @@ def test_a_restart_that_another_controller_has_begun_is_waited_for_and_reported(
         finally:
             booted.write(gate, "")
         second.result(timeout=300)
-    assert look(service).token != before
+    assert service.look().token != before
     assert (unit.machine.given, asked) == (0, [])
 
 
 def test_a_start_before_the_last_change_of_the_file_is_not_taken_for_the_restart(unit: Unit) -> None:
     service = unit.service()
-    facts = look(service)
+    facts = service.look()
     unit.restart(service, rollout="r1", replaces="another start", changed_at=facts.process.started_at + 1.0)
     assert unit.machine.given == 1
 
@@ -456,7 +453,7 @@ def test_a_worker_that_ends_at_once_is_reported_with_the_end_of_its_log(unit: Un
     service = unit.service()
     unit.set(**{MODE: "broken"})
     with pytest.raises(WorkerStartError) as error:
-        unit.restart(service, rollout="r1", replaces=look(service).token, changed_at=0.0)
+        unit.restart(service, rollout="r1", replaces=service.look().token, changed_at=0.0)
     assert "Invalid value broken" in str(error.value)
     assert "hunter22" not in str(error.value)
 
@@ -467,7 +464,7 @@ def test_the_log_of_a_worker_that_has_ended_is_shown_where_the_journal_comes_lat
 ) -> None:
     """journald then finds no process any more, and names no invocation of its lines."""
     service = unit.service(sudo=sudo)
-    replaces = look(service).token
+    replaces = service.look().token
     unit.set(**{MODE: "broken"})
     errors: list[WorkerStartError] = []
 
@@ -479,7 +476,7 @@ def test_the_log_of_a_worker_that_has_ended_is_shown_where_the_journal_comes_lat
     first = threading.Thread(target=restart)
     with suspended(booted, "systemd-journald"):
         first.start()
-        until(lambda: look(unit.service()).unit.restarts >= 1, "a restart by systemd", seconds=20)
+        until(lambda: unit.service().look().unit.restarts >= 1, "a restart by systemd", seconds=20)
     first.join(300)
     lines = str(errors[0])
     assert "Invalid value broken" in lines
@@ -492,8 +489,8 @@ def test_a_unit_at_its_start_limit_is_an_obstacle_and_started_again_by_a_roll(un
     unit.set(**{MODE: "broken"})
     with pytest.raises(WorkerStartError):
         unit.restart(service)
-    until(lambda: look(service).unit.has_hit_start_limit, "the start limit", seconds=20)
-    facts = look(service)
+    until(lambda: service.look().unit.has_hit_start_limit, "the start limit", seconds=20)
+    facts = service.look()
     (obstacle,) = facts.obstacles
     assert "start limit" in obstacle.what
     assert "reset-failed" in obstacle.remedy
@@ -503,36 +500,36 @@ def test_a_unit_at_its_start_limit_is_an_obstacle_and_started_again_by_a_roll(un
     asked: list[str] = []
     unit.restart(service, rollout="r1", replaces="", changed_at=0.0, asked=asked)
     assert asked == ["start"]
-    assert look(service).reads_file
+    assert service.look().reads_file
 
 
 def test_a_worker_that_systemd_starts_again_by_itself_has_another_token(unit: Unit) -> None:
     service = unit.service()
-    before = look(service)
+    before = service.look()
     unit.kill()
-    until(lambda: look(service).token not in ("", before.token), "systemd's own restart", seconds=10)
-    after = look(service)
+    until(lambda: service.look().token not in ("", before.token), "systemd's own restart", seconds=10)
+    after = service.look()
     assert after.details["restarts_by_systemd"] == 1
     unit.control("reset-failed")  # sets the counter to 0, and is no start
-    assert look(service).token == after.token
+    assert service.look().token == after.token
 
 
 def test_a_suspended_process_is_why_a_worker_does_not_answer(unit: Unit, booted: Booted) -> None:
     booted.output(["systemctl", "kill", f"--signal={signal.SIGSTOP.value}", unit.name])
-    until(lambda: look(unit.service()).obstacles, "the suspended process", seconds=5)
-    (obstacle,) = look(unit.service()).obstacles
+    until(lambda: unit.service().look().obstacles, "the suspended process", seconds=5)
+    (obstacle,) = unit.service().look().obstacles
     assert (obstacle.act, "kill -CONT" in obstacle.remedy) == ("answer", True)
 
 
 def test_a_changed_unit_that_systemd_has_not_read_is_not_restarted(unit: Unit, booted: Booted) -> None:
     booted.output(["sh", "-c", 'echo "# edited" >>"$1"', "sh", f"/etc/systemd/system/{unit.name}"])
     service = unit.service()
-    (obstacle,) = look(service).obstacles
+    (obstacle,) = service.look().obstacles
     assert "daemon-reload" in obstacle.remedy
-    before = look(service).token
+    before = service.look().token
     with pytest.raises(RefusedError, match="daemon-reload"):
         unit.restart(service)
-    assert (look(service).token, unit.machine.given) == (before, 0)
+    assert (service.look().token, unit.machine.given) == (before, 0)
 
 
 def test_instances_of_a_template_share_their_file_and_are_restarted_one_by_one(booted: Booted) -> None:
@@ -546,10 +543,10 @@ def test_instances_of_a_template_share_their_file_and_are_restarted_one_by_one(b
     booted.output(["systemctl", "daemon-reload"])
     booted.output(["systemctl", "start", *(each.name for each in units)])
     services = [each.service() for each in units]
-    until(lambda: all(look(service).reads_file for service in services), "three workers", seconds=20)
-    before = [look(service).token for service in services]
+    until(lambda: all(service.look().reads_file for service in services), "three workers", seconds=20)
+    before = [service.look().token for service in services]
     units[1].restart(services[1])
-    after = [look(service).token for service in services]
+    after = [service.look().token for service in services]
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, True]
     template = Unit(booted, "instance@.service", 1).service().look()
     assert "instance@1.service" in template.problem
@@ -560,13 +557,13 @@ def test_an_alias_is_the_unit_that_it_names(unit: Unit, booted: Booted) -> None:
     booted.output(["ln", "-sf", f"/etc/systemd/system/{unit.name}", f"/etc/systemd/system/alias-{unit.name}"])
     booted.output(["systemctl", "daemon-reload"])
     named = Unit(booted, f"alias-{unit.name}", unit.port).service()
-    assert look(named).token == look(unit.service()).token
-    assert look(named).runs_as.startswith(f"unit {unit.name}, ")
+    assert named.look().token == unit.service().look().token
+    assert named.look().runs_as.startswith(f"unit {unit.name}, ")
     assert service_mode(named) is Mode.DISABLED
 
 
 def service_mode(service: SystemdService) -> Mode | None:
-    return service.startup(look(service)).mode
+    return service.startup(service.look()).mode
 
 
 @pytest.mark.parametrize(
@@ -589,10 +586,10 @@ def test_a_unit_of_another_worker_is_a_problem_once_its_start_script_had_its_tim
     unit: Unit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unit.config = "/etc/kafka/other.properties"
-    facts = look(unit.service())
+    facts = unit.service().look()
     assert (facts.reads_file, facts.problem) == (False, None)
     monkeypatch.setattr("airflow_eos_provider.rollout.hosts.service.service.START_SCRIPT_SECONDS", 0.0)
-    problem = look(unit.service()).problem
+    problem = unit.service().look().problem
     assert "other.properties" in problem
 
 
@@ -600,27 +597,27 @@ def test_rights_that_are_missing_are_found_before_anything_is_stopped_and_narrow
     unit: Unit, booted: Booted
 ) -> None:
     without = unit.service(user="eos", sudo=("service", "log"))
-    before = look(without)
+    before = without.look()
     (obstacle,) = before.obstacles
     assert "systemctl restart" in obstacle.what
     assert "eos hosts sudoers" in obstacle.remedy
     assert without.startup(before).mode is None
     with pytest.raises(NotRestartedError, match="is not allowed"):
         unit.restart(without)
-    assert look(without).token == before.token
+    assert without.look().token == before.token
     plain = unit.service(user="eos")
-    assert "may not be read" in plain.startup(look(plain)).detail
+    assert "may not be read" in plain.startup(plain.look()).detail
     with pytest.raises(RefusedError, match="sudo"):
         unit.restart(plain)
-    assert look(plain).token == before.token
+    assert plain.look().token == before.token
     lines = without.sudo.lines((*without.commands, *without.log_commands))
     booted.write("/etc/sudoers.d/eos-units", "\n".join([*lines, ""]))
     try:
         allowed = unit.service(user="eos", sudo=("service", "log"))
-        assert look(allowed).obstacles == ()
+        assert allowed.look().obstacles == ()
         assert service_mode(allowed) is Mode.DISABLED
         unit.restart(allowed)
-        assert look(allowed).token not in ("", before.token)
+        assert allowed.look().token not in ("", before.token)
     finally:
         booted.output(["rm", "/etc/sudoers.d/eos-units"])
 
@@ -712,7 +709,7 @@ def test_a_mode_that_a_file_of_variables_sets_is_followed_and_its_edit_refused_b
         host.edit({MODE_PROPERTY: "enabled"}, expect=facts.digest or "")
     booted.write("/etc/kafka/worker.env", "MODE=enabled\n")
     written_at = float(booted.output(["stat", "-c", "%.Z", "/etc/kafka/worker.env"]))
-    known = look(unit.service()).unit.variables_changed_at
+    known = unit.service().look().unit.variables_changed_at
     assert known == pytest.approx(written_at, abs=1e-3)  # a worker that has started in the same second has not read it
     changed = host.observe()
     assert changed.declared.mode is Mode.ENABLED
@@ -738,7 +735,7 @@ def test_a_file_that_each_start_writes_anew_may_not_be_changed_by_a_roll(unit: U
         booted.write(f"/etc/systemd/system/{unit.name}.d/before.conf", f"[Service]\nExecStartPre={command}\n")
         booted.output(["systemctl", "daemon-reload"])
         for expected in (may_write, after_a_start):
-            found = look(unit.service()).obstacles
+            found = unit.service().look().obstacles
             assert [each.act for each in found] == (["change"] if expected else []), command
             assert all(expected in each.what and "/opt/" in each.what for each in found)
             unit.start()
@@ -775,10 +772,10 @@ def test_a_machine_that_cannot_be_reached_says_so_and_nothing_is_taken_for_stopp
 def test_where_processes_are_hidden_from_the_login_systemd_tells_the_one_and_what_is_not_known_is_said(
     unit: Unit, booted: Booted
 ) -> None:
-    seen = look(unit.service())
+    seen = unit.service().look()
     booted.output(["mount", "-o", "remount,hidepid=2", "/proc"])
     try:
-        hidden = look(unit.service(user="eos"))
+        hidden = unit.service(user="eos").look()
     finally:
         booted.output(["mount", "-o", "remount,hidepid=0", "/proc"])
     assert (hidden.process.pid, hidden.token, hidden.reads_file) == (seen.process.pid, seen.token, None)
@@ -788,12 +785,12 @@ def test_where_processes_are_hidden_from_the_login_systemd_tells_the_one_and_wha
 
 def test_a_start_of_systemds_own_since_the_announcement_is_reported_as_the_restart(unit: Unit) -> None:
     service = unit.service()
-    before = look(service)
+    before = service.look()
     assert before.process is not None
     unit.kill()
-    until(lambda: look(service).token not in ("", before.token), "systemd's own restart", seconds=10)
+    until(lambda: service.look().token not in ("", before.token), "systemd's own restart", seconds=10)
     until(unit.is_listening, "the worker listening", seconds=10)
-    assert look(service).details["restarts_by_systemd"] == 1
+    assert service.look().details["restarts_by_systemd"] == 1
     unit.restart(service, rollout="r1", replaces=before.token, changed_at=0.0)
     assert unit.machine.given == 0
     assert any("restarted already" in event.words for event in unit.events)
@@ -804,12 +801,12 @@ def test_a_unit_that_systemd_is_about_to_start_again_is_restarted_by_the_roll(un
     booted.output(["systemctl", "daemon-reload"])
     service = unit.service()
     unit.kill()
-    until(lambda: look(service).unit.restarts, "systemd's own restart", seconds=10)
+    until(lambda: service.look().unit.restarts, "systemd's own restart", seconds=10)
     until(unit.is_listening, "the worker listening", seconds=10)
     unit.kill()
-    until(lambda: look(service).unit.is_between_starts, "the pause", seconds=5)
+    until(lambda: service.look().unit.is_between_starts, "the pause", seconds=5)
     unit.restart(service, rollout="r1", replaces="", changed_at=0.0)
-    assert look(service).reads_file
+    assert service.look().reads_file
 
 
 def test_what_does_not_answer_for_a_moment_after_the_job_was_given_is_asked_again(
@@ -817,7 +814,7 @@ def test_what_does_not_answer_for_a_moment_after_the_job_was_given_is_asked_agai
 ) -> None:
     """systemd that executes itself anew, and a login that a machine refuses until it has booted: not provoked here."""
     service = unit.service()
-    before, look_at_it = look(service).token, service.look
+    before, look_at_it = service.look().token, service.look
     answers: list[UnitFacts | Exception] = [
         UnitFacts(problem="systemd on connect-1 does not report it: Connection reset by peer"),
         ConfigurationError("connect-1 refuses the login of eos."),
@@ -834,7 +831,7 @@ def test_what_does_not_answer_for_a_moment_after_the_job_was_given_is_asked_agai
     monkeypatch.setattr(service, "look", answer)
     unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)
     assert (answers, unit.machine.given) == ([], 1)
-    assert look(service).token not in ("", before)
+    assert service.look().token not in ("", before)
 
 
 def test_a_machine_that_refuses_the_login_after_the_job_was_given_is_lost_and_the_worker_is_not_to_blame(
@@ -861,7 +858,7 @@ def test_a_stop_that_takes_longer_than_is_waited_for_is_said_and_systemd_goes_on
     gate = unit.set_gate()
     unit.start()
     service = unit.service()
-    before = look(service).token
+    before = service.look().token
     with monkeypatch.context() as patched:
         patched.setattr("airflow_eos_provider.rollout.hosts.service.systemd.SLACK_SECONDS", 0.0)
         patched.setattr("airflow_eos_provider.rollout.hosts.service.systemd.LONGEST_SECONDS", 0.1)
@@ -869,5 +866,5 @@ def test_a_stop_that_takes_longer_than_is_waited_for_is_said_and_systemd_goes_on
             unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)
     booted.write(gate, "")
     unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)  # the next controller
-    assert look(service).token not in ("", before)
+    assert service.look().token not in ("", before)
     assert unit.machine.given == 1

@@ -42,8 +42,8 @@ NAMES = [
     ("kafka.protocol.admin.transactions", "ListTransactionsRequest", "kafka/admin/transactions.py"),
     ("kafka.cluster", "ClusterMetadata.add_coordinator", "kafka/wire.py"),
     # asyncssh: what OpenSSH's configuration says is asked before a connection is made.
-    ("asyncssh.config", "SSHClientConfig.load", "rollout/hosts/machine/ssh_options.py"),
-    ("asyncssh.config", "ConfigParseError", "rollout/hosts/machine/ssh_options.py"),
+    ("asyncssh.config", "SSHClientConfig.load", "rollout/hosts/machine/ssh/options.py"),
+    ("asyncssh.config", "ConfigParseError", "rollout/hosts/machine/ssh/options.py"),
     # Airflow: a question that is put again keeps its text, and a task that waits for an answer has no process.
     ("airflow.sdk.api.datamodels._generated", "HITLUser", "operators/approval.py"),
     ("airflow.sdk.execution_time.comms", "CreateHITLDetailPayload", "operators/approval.py"),

@@ -20,7 +20,7 @@ from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.plan_hash import PLANS_FOLDER
 from airflow_eos_provider.rollout.hosts.choose import host_of
-from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path
+from airflow_eos_provider.rollout.hosts.machine.properties_file import backup_path
 from airflow_eos_provider.rollout.hosts.worker_file import leftovers_of
 from airflow_eos_provider.stored import from_json, to_json
 

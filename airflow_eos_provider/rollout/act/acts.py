@@ -28,12 +28,13 @@ from airflow_eos_provider.rollout.act.decision import left_after_restore, others
 from airflow_eos_provider.rollout.act.steps import failed, with_moment
 from airflow_eos_provider.rollout.hosts.host import (
     HostFacts,
+    Moment,
     NotRestartedError,
+    RestartEvent,
     RestartPendingError,
     RestartRequest,
     WorkerStartError,
 )
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.plan.plan import Plan

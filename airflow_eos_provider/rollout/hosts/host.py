@@ -6,14 +6,14 @@ machine and who owns the process. If a person has to check something, the host n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal, NewType, Protocol
 
 from airflow_eos_provider.connect.mode_evidence import Declared, Running
 from airflow_eos_provider.errors import RefusedError, UnreachableError
 from airflow_eos_provider.rollout.hosts.launch import Launch
-from airflow_eos_provider.rollout.hosts.restart_event import OnEvent, RestartEvent
 from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS
 
 #: One start of one worker, in a form of its host's own. Two are equal if and only if they name the same start; nothing
@@ -28,6 +28,39 @@ CLOCK_TICK_SECONDS = 0.02
 #: Asked right before a restart begins: whether the worker may be stopped, or, where it is down, started. What it raises
 #: is raised, and nothing was touched.
 Permit = Callable[[Literal["stop", "start"]], None]
+
+
+class Moment(StrEnum):
+    """A moment of a restart. Acts have it in their records: renaming one breaks restarts in flight."""
+
+    STOPPED = "stopped"  #: the process that is replaced was seen to have ended
+    STARTED = "started"  #: the new one was started
+
+
+@dataclass(frozen=True, slots=True)
+class RestartEvent:
+    """What has happened."""
+
+    words: str  #: to be read by people
+    moment: Moment | None = None  #: which moment that is; None for any other event
+    at: float = 0.0  #: when that was, seconds since the epoch, by this machine's clock
+
+    def __str__(self) -> str:
+        return self.words
+
+
+#: Receives each event of a restart once.
+OnEvent = Callable[[RestartEvent], None]
+
+
+def moments_of(events: Iterable[RestartEvent]) -> tuple[RestartEvent, ...]:
+    """Those of the events that are moments of the restart."""
+    return tuple(event for event in events if event.moment is not None)
+
+
+def without_moments(on_event: OnEvent) -> OnEvent:
+    """Hears of a restart that is another one than was asked for: what it did, and none of its moments."""
+    return lambda event: on_event(RestartEvent(event.words))
 
 
 class WorkerStartError(UnreachableError):

@@ -7,9 +7,13 @@ from pathlib import Path, PurePosixPath
 
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path, part_path, replacement_path
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
-from airflow_eos_provider.rollout.hosts.machine.properties_file import PropertiesFile
+from airflow_eos_provider.rollout.hosts.machine.properties_file import (
+    PropertiesFile,
+    backup_path,
+    part_path,
+    replacement_path,
+)
 from airflow_eos_provider.rollout.hosts.service.restart_act import record_path
 
 

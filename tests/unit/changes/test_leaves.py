@@ -16,7 +16,7 @@ from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.plan_hash import PLANS_FOLDER
 from airflow_eos_provider.rollout.hosts import service
-from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path, part_path, replacement_path
+from airflow_eos_provider.rollout.hosts.machine.properties_file import backup_path, part_path, replacement_path
 from airflow_eos_provider.rollout.hosts.service.restart_act import RECORD_SUFFIX, STATE_FOLDER
 from tests.reference import Leaf, commands, journalled, left_behind
 

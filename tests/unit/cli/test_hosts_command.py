@@ -21,7 +21,6 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.check import Check, failed, inconclusive, passed
 from airflow_eos_provider.rollout.hosts.readiness import Readiness
-from tests.sshd import Sshd, running_sshd
 from tests.waiting import until
 
 LISTENER = """
@@ -107,58 +106,6 @@ def test_a_machine_that_is_not_reached_ends_with_5_alone_and_beside_one_that_is(
     write(tmp_path, [gone])
     ended = run("check", "--cluster", str(cluster), "-o", "name")
     assert (ended.exit_code, ended.stdout) == (5, "127.0.0.9:8083\n")
-
-
-def test_a_host_key_that_is_not_the_known_one_fails(tmp_path: Path) -> None:
-    with running_sshd(tmp_path / "sshd") as sshd:
-        sshd.swap_host_key()
-        write(tmp_path, [over_ssh(sshd)])
-        ended = run("check", "--cluster", str(tmp_path / "eos.yaml"))
-    assert ended.exit_code == 1
-    assert "host key" in ended.stdout
-
-
-def over_ssh(sshd: Sshd) -> dict[str, Any]:
-    return {
-        "url": "http://127.0.0.9:8083",
-        "machine": {
-            "ssh": sshd.address,
-            "user": sshd.user,
-            "port": sshd.port,
-            "key_file": str(sshd.user_key),
-            "known_hosts": str(sshd.known_hosts),
-            "ssh_config": str(sshd.ssh_config),
-            "sudo": True,
-            "connect_seconds": 120,
-        },
-        "service": {"systemd": "kafka-connect"},
-        "config": "/etc/kafka/connect.properties",
-        "log": {"journal": True},
-    }
-
-
-def test_a_machine_over_ssh_without_the_worker_is_reached_and_says_what_is_missing(tmp_path: Path) -> None:
-    with running_sshd(tmp_path / "sshd") as sshd:
-        write(tmp_path, [over_ssh(sshd)])
-        ended = run("check", "--cluster", str(tmp_path / "eos.yaml"), "--json")
-    (worker,) = json.loads(ended.stdout)["workers"]
-    answers = {check["subject"]: check["verdict"] for check in worker["checks"]}
-    assert (answers["machine"], answers["tools"]) == ("pass", "pass"), worker
-    assert answers["service"] == "fail", worker
-    assert (ended.exit_code, worker["reached"]) == (1, True)
-
-
-def test_sudoers_of_a_machine_that_is_not_reached_are_assumed_in_words(tmp_path: Path) -> None:
-    with running_sshd(tmp_path / "sshd") as sshd:
-        entry = over_ssh(sshd)
-    entry["machine"]["user"] = "eos"
-    write(tmp_path, [entry])
-    ended = run("sudoers", "--cluster", str(tmp_path / "eos.yaml"))
-    assert ended.exit_code == 0
-    assert "# assumed: " in ended.stdout
-    assert "visudo -f /etc/sudoers.d/eos" in ended.stderr
-    (file,) = json.loads(run("sudoers", "--cluster", str(tmp_path / "eos.yaml"), "--json").stdout)
-    assert file["text"] in ended.stdout
 
 
 def test_without_sudo_in_the_description_no_rights_are_printed(cluster: Path) -> None:

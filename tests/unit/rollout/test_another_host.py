@@ -33,15 +33,16 @@ from airflow_eos_provider.rollout.hosts.host import (
     Edit,
     Host,
     HostFacts,
+    Moment,
     NotRestartedError,
     Obstacle,
+    RestartEvent,
     RestartPendingError,
     RestartRequest,
     StartToken,
     WorkerStartError,
 )
 from airflow_eos_provider.rollout.hosts.launch import Launch
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings

@@ -11,6 +11,7 @@ names (``.eos-part``), and only a complete file under the second (``.eos-new``) 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import stat
@@ -18,18 +19,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
+from typing import TypeVar
 
 from airflow_eos_provider.connect.properties import remove_property, set_property
 from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.rollout.hosts.host import Obstacle
-from airflow_eos_provider.rollout.hosts.machine.edited_file import (
-    backup_path,
-    digest,
-    part_path,
-    replacement_path,
-)
 from airflow_eos_provider.rollout.hosts.machine.file_status import (
     FORMAT,
     FileStatus,
@@ -39,6 +35,8 @@ from airflow_eos_provider.rollout.hosts.machine.file_status import (
 )
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, CommandError, Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
+
+P = TypeVar("P", bound=PurePath)
 
 #: How long a command that writes may take, seconds: a disk may be slow.
 WRITE_SECONDS = 30.0
@@ -57,6 +55,31 @@ _MOST_LINKS = 40
 
 #: Besides the new bytes and the backup, free bytes that a replacement needs.
 _SPARE_BYTES = 16 << 10
+
+#: The bytes before the last change stand beside the file under this suffix. Renaming it breaks rollouts in flight.
+BACKUP_SUFFIX = ".eos-backup"
+
+_NEW_SUFFIX = ".eos-new"
+_PART_SUFFIX = ".eos-part"
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def backup_path(path: P) -> P:
+    """Where the bytes before the last change stand."""
+    return path.with_name(path.name + BACKUP_SUFFIX)
+
+
+def replacement_path(path: P) -> P:
+    """Where the new bytes stand until they take over the name; a process that is killed right then leaves them."""
+    return path.with_name(f".{path.name}{_NEW_SUFFIX}")
+
+
+def part_path(path: P) -> P:
+    """Where the new bytes are written on another machine, before they stand whole at :func:`replacement_path`."""
+    return path.with_name(f".{path.name}{_PART_SUFFIX}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +161,6 @@ class _StepError(Exception):
         super().__init__(answer.problem)
         self.command = command
         self.answer = answer
-
-
-def _rights_of(look: _Look) -> object:
-    """What the answer to the question after obstacles depends on, as far as a look shows it."""
-    return (look.place, look.file, look.folder.uid, look.folder.gid, look.folder.mode)
 
 
 class PropertiesFile:
@@ -246,7 +264,7 @@ class PropertiesFile:
     def obstacle_to_change(self) -> Obstacle | None:
         """Why the file could not be replaced, found without touching anything; None if nothing is seen against it."""
         look = self._look()
-        key = _rights_of(look)
+        key = (look.place, look.file, look.folder.uid, look.folder.gid, look.folder.mode)
         known = self._obstacle
         if known is not None and known[0] == key and time.monotonic() < known[1] + OBSTACLE_SECONDS:
             return known[2]
@@ -465,10 +483,6 @@ class PropertiesFile:
                 expected=f"{digest(data)[:12]}…",
                 remedy="Review the change, then make a new plan.",
             )
-        if self._obstacle is not None and self._obstacle[2] is None and self._last is not None:
-            # Nothing was against a change, and it was made: what stands there now needs the same rights. Asked again,
-            # they cost the first look at a worker that starts some twenty commands.
-            self._obstacle = (_rights_of(self._last), time.monotonic(), None)
 
     def _clear(self, commands: FileCommands) -> None:
         with contextlib.suppress(EosError):  # what is left is cleared by the next attempt

@@ -31,14 +31,22 @@ from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.redaction import redact, secrets_of
 from airflow_eos_provider.rollout.hosts.address import port_of
-from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, RestartRequest, WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import (
+    NOT_RUNNING,
+    Moment,
+    OnEvent,
+    RestartEvent,
+    RestartRequest,
+    WorkerStartError,
+    moments_of,
+    without_moments,
+)
 from airflow_eos_provider.rollout.hosts.machine.machine import (
     COMMAND_SECONDS,
     Answer,
     MachineLostError,
 )
 from airflow_eos_provider.rollout.hosts.machine.worker_log import WorkerLog
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, OnEvent, RestartEvent, moments_of, without_moments
 from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts
 
 #: Schema of the record; one of another schema is not this version's act. Changing it breaks restarts in flight.

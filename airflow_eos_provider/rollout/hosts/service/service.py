@@ -13,7 +13,9 @@ from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.rollout.hosts.host import (
     CLOCK_TICK_SECONDS,
     NOT_RUNNING,
+    Moment,
     Obstacle,
+    RestartEvent,
     RestartRequest,
     StartToken,
 )
@@ -21,7 +23,6 @@ from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine, in_words
 from airflow_eos_provider.rollout.hosts.machine.processes import CommandLines, Process, Processes
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
 
 #: A start script may take so long until it executes the program that reads the worker's file, seconds.
 START_SCRIPT_SECONDS = 30.0

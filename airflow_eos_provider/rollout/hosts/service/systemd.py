@@ -23,8 +23,10 @@ from airflow_eos_provider.rollout.hosts.address import accepts_connections
 from airflow_eos_provider.rollout.hosts.host import (
     CLOCK_TICK_SECONDS,
     NOT_RUNNING,
+    Moment,
     NotRestartedError,
     Obstacle,
+    RestartEvent,
     RestartPendingError,
     RestartRequest,
     StartToken,
@@ -35,7 +37,6 @@ from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine, 
 from airflow_eos_provider.rollout.hosts.machine.processes import Process, Processes, as_word, probe
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.machine.worker_log import WorkerLog, shown_lines
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
 from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts, suspended
 from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit, files_of, may_write
 

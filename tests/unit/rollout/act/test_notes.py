@@ -11,8 +11,7 @@ import pytest
 from airflow_eos_provider.errors import FencedError, GateFailedError, UnreachableError
 from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout.act.steps import announced_again, with_moment
-from airflow_eos_provider.rollout.hosts.host import HostFacts
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
+from airflow_eos_provider.rollout.hosts.host import HostFacts, Moment, RestartEvent
 from tests.unit.rollout.conftest import W1, W2, W3
 from tests.unit.rollout.test_another_host import Journal, SupervisedHost, Supervisor, World, roll_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
-from airflow_eos_provider.connect.cluster.placement import MachineDescription, OwnCommands, SystemdUnit
+from airflow_eos_provider.connect.cluster.placement import MachineDescription, SystemdUnit
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import Declared, Running
 from airflow_eos_provider.errors import ConfigurationError
@@ -30,7 +30,6 @@ from airflow_eos_provider.rollout.hosts.readiness import (
     probe,
     read_probe,
 )
-from airflow_eos_provider.rollout.hosts.sudoers import kind_of
 from tests.sshd import running_sshd
 
 PRINTED = """\
@@ -230,9 +229,3 @@ def test_a_machine_that_is_not_reached_is_not_known_and_one_that_refuses_fails(
 
     (found,) = check_all([worker("connect-1", machine=MachineDescription("connect-1"))], check)
     assert (found.verdict, found.reached, found.machine) == (verdict, False, "connect-1")
-
-
-def test_who_owns_the_process_is_said() -> None:
-    assert kind_of(worker("a")) == "start command"
-    assert kind_of(worker("a", service=SystemdUnit("c.service"))) == "systemd unit c.service"
-    assert kind_of(worker("a", service=OwnCommands(("r",), ("s",)))) == "its supervisor's commands"

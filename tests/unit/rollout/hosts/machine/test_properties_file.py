@@ -13,7 +13,6 @@ import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.rollout.hosts.machine import properties_file
-from airflow_eos_provider.rollout.hosts.machine.edited_file import backup_path, digest, part_path, replacement_path
 from airflow_eos_provider.rollout.hosts.machine.file_status import FileStatus, writable_by_others
 from airflow_eos_provider.rollout.hosts.machine.machine import (
     COMMAND_SECONDS,
@@ -23,7 +22,14 @@ from airflow_eos_provider.rollout.hosts.machine.machine import (
     MachineLostError,
 )
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
-from airflow_eos_provider.rollout.hosts.machine.properties_file import PropertiesFile, mount_of
+from airflow_eos_provider.rollout.hosts.machine.properties_file import (
+    PropertiesFile,
+    backup_path,
+    digest,
+    mount_of,
+    part_path,
+    replacement_path,
+)
 from airflow_eos_provider.rollout.hosts.machine.sudo import Sudo
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from tests.private_machine import USERS, PrivateMachine, private_machine
@@ -689,23 +695,6 @@ def test_what_a_program_prints_otherwise_is_an_error_and_the_file_is_as_it_was(
         replace(far(Acted(ThisMachine(), act), path))
     assert path.read_bytes() == OLD
     assert beside(path) == set()
-
-
-def test_after_a_change_nothing_is_asked_that_the_change_has_shown(tmp_path: Path) -> None:
-    path = tmp_path / "connect.properties"
-    path.write_bytes(OLD)
-    commands: list[None] = []
-    file = far(watched(ThisMachine(), lambda: commands.append(None)), path)
-    assert file.obstacle_to_change() is None
-    asked = len(commands)
-    replace(file)
-    commands.clear()
-    assert file.obstacle_to_change() is None
-    assert len(commands) == 1 < asked
-    path.write_bytes(OLD)
-    commands.clear()
-    assert file.obstacle_to_change() is None
-    assert len(commands) > 1, "a file that another has written was not looked at anew"
 
 
 def test_on_this_machine_errors_name_no_machine(tmp_path: Path) -> None:

@@ -18,11 +18,10 @@ import pytest
 
 from airflow_eos_provider.connect.cluster.placement import OwnCommands
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.rollout.hosts.host import RestartRequest, WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import Moment, RestartEvent, RestartRequest, WorkerStartError, moments_of
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service import restart_act, service as service_module
 from airflow_eos_provider.rollout.hosts.service.commands import CommandService
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
+from airflow_eos_provider.rollout.hosts.host import Moment, RestartEvent
 from airflow_eos_provider.rollout.hosts.service.restart_act import RestartRecord, parse_record
 
 RECORD = """schema 1

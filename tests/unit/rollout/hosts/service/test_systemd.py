@@ -8,11 +8,10 @@ import pytest
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import MachineDescription, SystemdUnit
-from airflow_eos_provider.rollout.hosts.host import RestartRequest, StartToken
+from airflow_eos_provider.rollout.hosts.host import Moment, RestartEvent, RestartRequest, StartToken, moments_of
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer
 from airflow_eos_provider.rollout.hosts.machine.processes import Process
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
-from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service import systemd
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts, UnitRestart
 from airflow_eos_provider.rollout.hosts.service.unit import Unit
@@ -35,26 +34,6 @@ def test_a_log_that_cannot_be_read_does_not_hide_that_the_worker_has_ended() -> 
     error = UnitRestart(SystemdService(Bare(), worker), RestartRequest())._ended(unit, "1nv0cat10n")
     assert "ended right after its start" in error.found
     assert "the log cannot be read: There is no program 'journalctl'" in error.found
-
-
-class LateJournal(SystemdService):
-    """A unit whose last lines are in the journal at the third look."""
-
-    looks = 0
-
-    def look(self) -> UnitFacts:
-        return UnitFacts()
-
-    def last_lines(self, invocations: Sequence[str]) -> str:
-        self.looks += 1
-        return f"the end of {invocations[0]}" if self.looks == 3 else "\n"
-
-
-def test_the_last_lines_of_a_worker_that_has_ended_are_waited_for() -> None:
-    worker = WorkerDescription("http://127.0.0.1:1", service=SystemdUnit("connect"))
-    unit = Unit.parse("Id=connect.service\nActiveState=failed\nSubState=failed\n")
-    restart = UnitRestart(LateJournal(ThisMachine(), worker), RestartRequest())
-    assert "the end of 4711" in restart._ended(unit, "4711").found
 
 
 def shown(invocation: str, *, job: str = "", started: float, ended: float) -> UnitFacts:
@@ -94,15 +73,6 @@ def moments(service: Shown, *, changed_at: float = 1006.0) -> list[tuple[Moment 
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing listens where these workers should; that is not waited for."""
     monkeypatch.setattr(systemd, "EARLY_END_SECONDS", 0.0)
-
-
-BEFORE = shown("i1", started=5.0, ended=2.0)
-
-
-@pytest.mark.usefixtures("brief")
-def test_when_a_unit_has_ended_and_was_started_is_as_systemd_has_it() -> None:
-    stopping, done = shown("i1", job="7", started=5.0, ended=2.0), shown("i2", started=9.5, ended=9.25)
-    assert moments(Shown(BEFORE, stopping, done)) == [(Moment.STOPPED, 1009.25), (Moment.STARTED, 1009.5)]
 
 
 @pytest.mark.usefixtures("brief")
