@@ -14,6 +14,9 @@ from airflow_eos_provider.errors import EosError, UnreachableError
 #: How long one command may take, seconds, unless more is asked for.
 COMMAND_SECONDS = 8.0
 
+#: How long the first part of a command that leaves its caller may take, seconds.
+HAND_OVER_SECONDS = 30.0
+
 #: No more of what a command prints is taken, bytes, of each of its two streams.
 MOST_OUTPUT_BYTES = 16 * 1024 * 1024
 

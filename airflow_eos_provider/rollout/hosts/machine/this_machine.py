@@ -15,6 +15,7 @@ from airflow_eos_provider.processes import INHERITED_VARIABLES
 from airflow_eos_provider.rollout.hosts.beside_unit import SYSTEMD_VARIABLES, Way, ways_here
 from airflow_eos_provider.rollout.hosts.machine.machine import (
     COMMAND_SECONDS,
+    HAND_OVER_SECONDS,
     MOST_OUTPUT_BYTES,
     SYSTEM_FOLDERS,
     Answer,
@@ -22,9 +23,6 @@ from airflow_eos_provider.rollout.hosts.machine.machine import (
     checked_words,
     too_much_output,
 )
-
-#: How long the first part of a command that leaves its caller may take, seconds.
-HAND_OVER_SECONDS = 30.0
 
 #: What a shell answers for a program that is not there, or may not be executed.
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126

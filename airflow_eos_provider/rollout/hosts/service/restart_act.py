@@ -32,7 +32,6 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedErr
 from airflow_eos_provider.redaction import redact, secrets_of
 from airflow_eos_provider.rollout.hosts.address import port_of
 from airflow_eos_provider.rollout.hosts.host import (
-    NOT_RUNNING,
     Moment,
     OnEvent,
     RestartEvent,
@@ -332,7 +331,7 @@ F = TypeVar("F", bound=ServiceFacts)
 
 _WITHHELD = "***"
 
-#: Where another act begins at the same moment, its end is waited for, so often.
+#: Where another act or process comes after a look, there is another look, so often.
 _ATTEMPTS = 3
 
 
@@ -350,29 +349,24 @@ class ActingService(Service):
         key = ActKey(request.rollout, request.replaces, request.config_sha256)
         for _ in range(_ATTEMPTS):
             look = self._earlier_act(key, request.stop_grace_seconds, shown)
-            if look is not None:
-                break
-            facts = self.look()
-            if facts.has_done(request):
-                request.on_event(facts.restarted_already)
-                return
-            task = self._task(facts, key, request.stop_grace_seconds)
-            request.permit("stop" if task.stop_pid else "start")
-            beginning = self.begin_act(task, shown)
-            if beginning is Beginning.BEGUN:
+            if look is None:
+                facts = self.look()
+                if facts.has_done(request):
+                    request.on_event(facts.restarted_already)
+                    return
+                task = self._task(facts, key, request.stop_grace_seconds)
+                request.permit("stop" if task.stop_pid else "start")
+                if self.begin_act(task, shown) is not Beginning.BEGUN:
+                    continue
                 look = self.follow_act(task.seconds, shown)
-                break
-            if beginning is Beginning.MOVED:
-                look = RecordLook(self._require_seen(key), "")
-                break
-        else:
-            raise RefusedError(
-                f"Another controller keeps restarting {self.worker.worker_id} on {self.where}.",
-                remedy="Find out who else restarts it.",
-            )
-        assert look is not None
-        record = look.record or self._seen(key)
-        self._report_outcome(record, look.path)
+            if look.record is None and self.look().has_done(request):  # reported by another controller, or swept away
+                return
+            return self._report_outcome(look.record, look.path)
+        raise RefusedError(
+            f"{self.worker.worker_id} was not restarted: at each of {_ATTEMPTS} attempts, its process was not the one "
+            "expected, or another restart had begun. Nothing was stopped.",
+            remedy=f"Find out who else restarts it on {self.where}, then plan again.",
+        )
 
     def _with_act(self, facts: F) -> F:
         """The same facts, with the last restart that no controller has reported yet."""
@@ -386,16 +380,6 @@ class ActingService(Service):
             restart=f"a restart{of_rollout} is {record.phase}" if record.is_in_flight else None,
             restarted=moments_of(record.events) if is_of_this_start else (),
         )
-
-    def _require_seen(self, key: ActKey) -> RestartRecord:
-        """The act of this rollout that another controller has carried out and reported."""
-        record = self._seen(key) if key.rollout and key.replaces else None
-        if record is None:
-            raise RefusedError(
-                f"{self.worker.worker_id} was not restarted: its process is not the expected one. Nothing was stopped.",
-                remedy="Find out what restarted it, then plan again.",
-            )
-        return record
 
     def _earlier_act(self, key: ActKey, grace_seconds: float, on_event: OnEvent) -> RecordLook | None:
         """An act that was begun before and not reported: the same one, over by now; None if there is none.
@@ -421,13 +405,6 @@ class ActingService(Service):
         self.forget_act(record)
         return None
 
-    def _seen(self, key: ActKey) -> RestartRecord | None:
-        """What is seen of an act whose record is gone: reported by another controller, or swept away."""
-        facts = self.look()
-        if facts.process is None or facts.token in (NOT_RUNNING, key.replaces):
-            return None
-        return RestartRecord(key, "", Phase.DONE, facts.process.pid, facts.process.start)
-
     def _report_outcome(self, record: RestartRecord | None, path: str) -> None:
         """Report once what an act has come to."""
         worker_id = self.worker.worker_id
@@ -437,7 +414,7 @@ class ActingService(Service):
                 remedy=f"Check what it waits for (usually a hanging disk); its record is {path} on {self.where}.",
             )
         failure = self._failure(record) if record is not None and record.phase is Phase.FAILED else None
-        if record is not None and record.act:
+        if record is not None:
             self.forget_act(record)
         if failure is not None:
             raise failure

@@ -26,15 +26,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_eos_provider import redaction
 from airflow_eos_provider.connect.cluster.placement import MachineDescription
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer, checked_words
+from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, HAND_OVER_SECONDS, Answer, checked_words
 
 if TYPE_CHECKING:
     from airflow_eos_provider.rollout.hosts.machine.ssh.connection import Connection
 
 T = TypeVar("T")
-
-#: How long the first part of a command that leaves its caller may take, seconds.
-HAND_OVER_SECONDS = 30.0
 
 #: How long the connections may take to be closed when this process ends, seconds.
 _CLOSE_SECONDS = 2.0

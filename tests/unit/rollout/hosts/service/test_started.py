@@ -278,7 +278,7 @@ def test_a_process_that_is_not_the_announced_one_any_more_is_not_touched(
 
     monkeypatch.setattr(service, "look", older)
     before = running.pid()
-    with pytest.raises(RefusedError, match=r"is not the expected one\. Nothing was stopped"):
+    with pytest.raises(RefusedError, match=r"its process was not the one expected.*Nothing was stopped"):
         running.restart(service)
     assert running.pid() == before
     assert is_listening(running.worker)
