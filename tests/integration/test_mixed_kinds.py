@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shlex
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,32 +22,11 @@ from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.families import stop_family
 from tests.sshd import Sshd, running_sshd
-from tests.unit.rollout.hosts.service.supervisors import end_with_children, program
+from tests.unit.rollout.hosts.service.supervisors import end_with_children, start_supervisord
 from tests.waiting import until
 
 #: Exit code of ``eos``, see airflow_eos_provider/errors.py.
 REFUSED = 3
-
-SUPERVISORD = """
-[unix_http_server]
-file={folder}/s.sock
-[supervisord]
-logfile={folder}/supervisord.log
-pidfile={folder}/supervisord.pid
-nodaemon=true
-[rpcinterface:supervisor]
-supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
-[supervisorctl]
-serverurl=unix://{folder}/s.sock
-[program:connect]
-command={command}
-directory={cwd}
-environment={environment}
-stopwaitsecs=60
-stdout_logfile={log}
-stdout_logfile_maxbytes=0
-redirect_stderr=true
-"""
 
 
 @contextlib.contextmanager
@@ -58,20 +35,10 @@ def supervised(worker: dict[str, Any], folder: Path) -> Iterator[dict[str, Any]]
     process = from_pid_file(Path(worker["pid_file"]))
     assert process is not None
     stop_family(process, grace_seconds=60)
-    config = folder / "supervisord.conf"
     variables = ",".join(f'{name}="{value.replace("%", "%%")}"' for name, value in worker.get("env", {}).items())
-    config.write_text(
-        SUPERVISORD.format(
-            folder=folder,
-            command=shlex.join(worker["start"]).replace("%", "%%"),
-            cwd=worker.get("cwd", "/"),
-            environment=variables,
-            log=worker["log"],
-        )
-    )
-    supervisor = subprocess.Popen([program("supervisord"), "-c", str(config)], stdout=subprocess.DEVNULL)
-    ask = [program("supervisorctl"), "-c", str(config)]
-    service = {"command": {"restart": [*ask, "restart", "connect"], "status": [*ask, "pid", "connect"]}}
+    settings = {"directory": worker.get("cwd", "/"), "environment": variables}
+    supervisor, own = start_supervisord(folder, worker["start"], worker["log"], **settings)
+    service = {"command": {"restart": [*own.restart], "status": [*own.status]}}
     try:
         yield {"url": worker["url"], "config": worker["config"], "log": worker["log"], "service": service}
     finally:

@@ -192,15 +192,17 @@ class Unit:
     def __post_init__(self) -> None:
         self.machine = InMachine(self.booted)
 
-    def service(self, *, user: str = "", sudo: Sequence[Privilege] = (), journal: bool = True) -> SystemdService:
-        self.machine = InMachine(self.booted, user)
-        worker = WorkerDescription(
+    def described(self, machine: MachineDescription) -> WorkerDescription:
+        return WorkerDescription(
             f"http://127.0.0.1:{self.port}",
             config=Path(self.config),
-            service=SystemdUnit(self.name, journal=journal),
-            machine=MachineDescription("connect-1", sudo=frozenset(sudo)),
+            service=SystemdUnit(self.name, journal=True),
+            machine=machine,
         )
-        return SystemdService(self.machine, worker)
+
+    def service(self, *, user: str = "", sudo: Sequence[Privilege] = ()) -> SystemdService:
+        self.machine = InMachine(self.booted, user)
+        return SystemdService(self.machine, self.described(MachineDescription("connect-1", sudo=frozenset(sudo))))
 
     def set(self, **settings: str) -> None:
         lines = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
@@ -248,23 +250,19 @@ class Unit:
         self.booted.output(["systemctl", "kill", f"--signal={signal.SIGKILL.value}", self.name])
 
 
-def host_of(unit: Unit, *, journal: bool = True, log: str = "") -> ServicedHost:
+def host_of(unit: Unit, *, log: str = "") -> ServicedHost:
     """The host of a unit's worker, by root on the machine."""
-    service = unit.service(journal=journal)
-    worker = replace(service.worker, log=Path(log) if log else None)
+    unit.machine = InMachine(unit.booted)
+    worker = unit.described(MachineDescription("connect-1"))
+    if log:
+        worker = replace(worker, log=Path(log), service=SystemdUnit(unit.name))
     return ServicedHost(worker, unit.machine, SystemdService(unit.machine, worker))
 
 
 def far_service(unit: Unit, booted: Booted) -> SystemdService:
     """The unit's service over SSH, by a login with no right but those that it says it needs."""
     description = MachineDescription("connect-1", sudo=frozenset({"service", "log"}), ssh_config=booted.login.config)
-    worker = WorkerDescription(
-        f"http://127.0.0.1:{unit.port}",
-        config=Path(unit.config),
-        service=SystemdUnit(unit.name, journal=True),
-        machine=description,
-    )
-    service = SystemdService(machine_of(description), worker)
+    service = SystemdService(machine_of(description), unit.described(description))
     lines = service.sudo.lines((*service.commands, *service.log_commands))
     booted.write("/etc/sudoers.d/eos-units", "\n".join([*lines, ""]))
     return service
@@ -748,7 +746,7 @@ def test_a_log_file_of_the_machine_proves_the_mode(unit: Unit, booted: Booted) -
     booted.write(f"/etc/systemd/system/{unit.name}.d/log.conf", f"[Service]\nStandardOutput=append:{log}\n")
     booted.output(["systemctl", "daemon-reload"])
     unit.start()
-    host = host_of(unit, journal=False, log=log)
+    host = host_of(unit, log=log)
     until(lambda: host.observe().running.mode is Mode.DISABLED, "the printed settings", seconds=10)
     assert host.observe().log == f"{log} on connect-1"
     unit.set(**{MODE: "broken"})

@@ -22,7 +22,7 @@ import pytest
 
 from airflow_eos_provider import processes
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
-from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import Observed, judge
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.rollout.hosts.beside_unit import Way
@@ -94,15 +94,6 @@ class TestSeeing:
         assert facts.running.started_at is not None
         assert before - 0.02 <= facts.running.started_at <= time.time()
 
-    def test_a_file_edited_after_the_start_is_a_disagreement_and_no_evidence(self, worker: WorkerDescription) -> None:
-        host = started(worker)
-        host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        facts = host.observe()
-        judged = judge(facts.worker_id, facts.declared, facts.running, Observed(False, "not enabled"))
-        assert judged.verdict.mode is Mode.DISABLED
-        assert judged.declared.mode is Mode.PREPARING
-        assert "a restart will change the mode" in judged.disagreements[0]
-
     @pytest.mark.parametrize("how", ["moved into place with its old date", "edited with its old date"])
     def test_a_file_with_an_old_date_does_not_pass_for_the_one_that_was_read(
         self, worker: WorkerDescription, tmp_path: Path, how: str
@@ -119,28 +110,6 @@ class TestSeeing:
         judged = judge(facts.worker_id, facts.declared, facts.running, Observed(False, "not enabled"))
         assert judged.verdict.mode is None
         assert host.observe().declared.mode is Mode.PREPARING
-
-    def test_a_link_turned_to_another_file_does_not_pass_for_the_one_that_was_read(
-        self, worker: WorkerDescription, tmp_path: Path
-    ) -> None:
-        (tmp_path / "old").mkdir()
-        (tmp_path / "new").mkdir()
-        (tmp_path / "old" / "w1.properties").write_bytes(BEFORE)
-        (tmp_path / "new" / "w1.properties").write_bytes(AFTER)
-        (tmp_path / "current").symlink_to("old")
-        config = tmp_path / "current" / "w1.properties"
-        worker = replace(worker, config=config, start=(*worker.start[:2], str(config), worker.start[3]))
-        host = started(worker)
-        assert self._verdict_by_the_file_alone(host) is Mode.DISABLED
-        (tmp_path / "turned").symlink_to("new")
-        (tmp_path / "turned").replace(tmp_path / "current")
-        assert self._verdict_by_the_file_alone(host) is None
-
-    @staticmethod
-    def _verdict_by_the_file_alone(host: Host) -> Mode | None:
-        facts = host.observe()
-        running = replace(facts.running, mode=None)
-        return judge("w", facts.declared, running, Observed(False, "not enabled")).verdict.mode
 
     def test_a_process_started_with_another_file_is_told_apart(self, worker: WorkerDescription, tmp_path: Path) -> None:
         started(worker)

@@ -79,12 +79,12 @@ supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 [supervisorctl]
 serverurl=unix://{folder}/s.sock
 [program:connect]
-command={command}
 startsecs=0
 autorestart=true
 stopwaitsecs=60
-stdout_logfile={folder}/w1.log
+stdout_logfile_maxbytes=0
 redirect_stderr=true
+{program}
 """
 
 
@@ -134,15 +134,24 @@ def worker_in(folder: Path) -> WorkerDescription:
     )
 
 
+def start_supervisord(
+    folder: Path, start: Sequence[str], log: object, **settings: str
+) -> tuple[subprocess.Popen[bytes], OwnCommands]:
+    """A supervisord with one program, and the commands that restart it and tell its pid."""
+    config = folder / "supervisord.conf"
+    settings |= {"command": shlex.join(start).replace("%", "%%"), "stdout_logfile": str(log)}
+    lines = "\n".join(f"{name}={value}" for name, value in settings.items())
+    config.write_text(SUPERVISORD.format(folder=folder, program=lines))
+    process = subprocess.Popen([program("supervisord"), "-c", str(config)], stdout=subprocess.DEVNULL)
+    ask = (program("supervisorctl"), "-c", str(config))
+    return process, OwnCommands((*ask, "restart", "connect"), (*ask, "pid", "connect"))
+
+
 @contextlib.contextmanager
 def supervisord(folder: Path) -> Iterator[Supervised]:
     """A worker below supervisord."""
     worker = worker_in(folder)
-    config = folder / "supervisord.conf"
-    config.write_text(SUPERVISORD.format(folder=folder, command=shlex.join(worker.start)))
-    process = subprocess.Popen([program("supervisord"), "-c", str(config)], stdout=subprocess.DEVNULL)
-    ask = (program("supervisorctl"), "-c", str(config))
-    own = OwnCommands((*ask, "restart", "connect"), (*ask, "pid", "connect"))
+    process, own = start_supervisord(folder, worker.start, worker.log)
     with _ended(process, worker, own) as supervised:
         yield supervised
 
