@@ -23,7 +23,7 @@ from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import HostFacts, Obstacle
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError, in_words
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
-from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
+from airflow_eos_provider.rollout.hosts.machine.sudo import Sudo
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
 from airflow_eos_provider.rollout.hosts.service.unit import Unit
 from airflow_eos_provider.rollout.hosts.sudoers import ROOT, Grant, grants_of, kind_of, needs_sudo
@@ -306,27 +306,21 @@ def of_polkit(worker: WorkerDescription, user: str, facts: HostFacts) -> tuple[C
 
 def _sudo(worker: WorkerDescription, machine: Machine) -> Check:
     """Whether sudo allows all that a roll runs through it; none of it is run."""
-    sudo = Sudo(machine)
     try:
-        grants = grants_of(worker, machine)
-        return of_sudo(grants, sudo.missing, sudo.lines)
+        return of_sudo(grants_of(worker, machine), Sudo(machine))
     except RefusedError as error:
         return failed("sudo", error.found, error.remedy or "")
     except ConfigurationError as error:
         return inconclusive("sudo", f"the commands that need it are unknown: {error.found}", error.remedy or "")
 
 
-def of_sudo(
-    grants: Sequence[Grant],
-    missing: Callable[[Sequence[Command]], Sequence[Command]],
-    lines: Callable[[Sequence[Command]], Sequence[str]],
-) -> Check:
+def of_sudo(grants: Sequence[Grant], sudo: Sudo) -> Check:
     """What sudo's own answers mean for a roll."""
     commands = tuple(dict.fromkeys(command for grant in grants for command in grant.commands))
-    lacking = missing(commands)
+    lacking = sudo.missing(commands)
     if not lacking:
         return passed("sudo", f"{counted(len(commands), 'command')} allowed" if commands else "none is needed")
-    remedy = "'eos hosts sudoers' prints the file; missing there:\n" + "\n".join(lines(lacking))
+    remedy = "'eos hosts sudoers' prints the file; missing there:\n" + "\n".join(sudo.lines(lacking))
     return failed("sudo", f"{len(lacking)} of {counted(len(commands), 'command')} not allowed: {lacking[0]} …", remedy)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -129,12 +130,15 @@ def grants() -> list[Grant]:
 
 
 def test_what_sudo_does_not_allow_is_named_with_its_lines(grants: list[Grant]) -> None:
-    check = of_sudo(grants, lambda commands: commands[1:], lambda commands: [f"line for {c}" for c in commands])
+    def lacking(first: int) -> Any:
+        return SimpleNamespace(missing=lambda all_: all_[first:], lines=lambda some: [f"line for {c}" for c in some])
+
+    check = of_sudo(grants, lacking(1))
     assert check.verdict is Verdict.FAIL
     assert "1 of 2 commands not allowed: rm -f -- /c.new" in check.found
     assert check.remedy.splitlines()[1:] == ["line for rm -f -- /c.new"]
-    assert of_sudo(grants, lambda _: (), lambda _: ()).verdict is Verdict.PASS
-    assert of_sudo([], lambda _: (), lambda _: ()).found == "none is needed"
+    assert of_sudo(grants, lacking(2)).verdict is Verdict.PASS
+    assert of_sudo([], lacking(0)).found == "none is needed"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,6 @@ from asyncssh.config import ConfigParseError, SSHClientConfig
 
 from airflow_eos_provider.connect.cluster.placement import MachineDescription, SshLogin
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.rollout.hosts.machine.ssh.known_hosts import SYSTEMS_FILES, USERS_FILES, KnownHosts
 
 #: OpenSSH's own configurations, the first that says something holds.
 _CONFIGURATIONS = ("~/.ssh/config", "/etc/ssh/ssh_config")
@@ -47,6 +46,62 @@ KEEPALIVE_SECONDS, KEEPALIVE_COUNT = 2.5, 3
 
 #: More jumps than this are a circle.
 _MOST_HOPS = 8
+
+#: Where OpenSSH looks, unless its configuration says otherwise.
+USERS_FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+SYSTEMS_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+
+#: asyncssh's answer: keys, certificate authorities, revoked keys; and nothing of X.509.
+_Answer = tuple[Sequence[asyncssh.SSHKey], Sequence[asyncssh.SSHKey], Sequence[asyncssh.SSHKey]]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHosts:
+    """Host keys of files, or the one that was pinned.
+
+    The host's name decides, hashed or not, or a certificate authority. A key that is known for another name does not
+    count, even if both names have one address: so a name that leads to another machine is detected.
+    """
+
+    files: tuple[Path, ...]  #: where they are looked for; those that are not there hold none
+    pinned: str | None = None  #: the only key that is taken: ``ssh-ed25519 AAAA…``
+
+    def look(self, host: str, address: str, port: int | None) -> _Answer:
+        """What asyncssh asks for; the address is none of the names."""
+        if self.pinned is not None:
+            return [_pinned_key(self.pinned)], [], []
+        known = asyncssh.SSHKnownHosts()
+        for file in self.files:
+            for line in _lines(file):
+                try:
+                    known.load(line)
+                except ValueError:  # as OpenSSH does: a line that cannot be read is no key
+                    continue
+        keys, authorities, revoked, *_ = known.match(host.lower(), "", port)
+        return keys, authorities, revoked
+
+    @property
+    def where(self) -> str:
+        """In words, where keys were looked for."""
+        if self.pinned is not None:
+            return "the description, which pins one"
+        return ", ".join(f"{file}{'' if file.is_file() else ' (no such file)'}" for file in self.files) or "no file"
+
+
+def _pinned_key(text: str) -> asyncssh.SSHKey:
+    try:
+        return asyncssh.import_public_key(text)
+    except (asyncssh.KeyImportError, ValueError):
+        raise ConfigurationError(
+            "The host key of a description is no public key.", expected="ssh-ed25519 AAAA…, as ssh-keyscan prints it"
+        ) from None
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 @dataclass(frozen=True, slots=True)
