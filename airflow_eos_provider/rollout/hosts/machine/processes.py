@@ -39,7 +39,7 @@ def as_word(script: str) -> str:
     return " ".join(line.strip() for line in script.strip().splitlines())
 
 
-#: Prints clock, uptime, ticks, boot and processes; :data:`_END_OF_PROBE` ends what it has begun.
+#: Prints clock, uptime, ticks and boot; :data:`_END_OF_PROBE` ends what it has begun.
 _BEGIN_PROBE = as_word(
     f"""
     LC_ALL=C; export LC_ALL;
@@ -50,9 +50,10 @@ _BEGIN_PROBE = as_word(
     part boot; cat /proc/sys/kernel/random/boot_id;
     part user; id -u;
     part mounts; grep ' /proc proc ' /proc/mounts;
-    part stat; cat /proc/[0-9]*/stat 2>/dev/null | tr / _;
     """
 )
+
+_STATS = "part stat; cat /proc/[0-9]*/stat 2>/dev/null | tr / _;"
 
 _END_OF_PROBE = "part ended; date +%s.%N"
 
@@ -215,10 +216,11 @@ def names_path(words: Sequence[str], folder: str, paths: Iterable[str]) -> bool:
     return False
 
 
-def probe(machine: Machine, script: str = "", *arguments: str) -> tuple[Processes, dict[str, bytes]]:
-    """A machine's processes, and the parts that a script prints besides; each of its commands ends with ``;``."""
+def probe(machine: Machine, script: str = "", *arguments: str, before: str = "") -> tuple[Processes, dict[str, bytes]]:
+    """A machine's processes, and the parts that scripts print before and after them; each command ends with ``;``."""
+    probing = f"{_BEGIN_PROBE} {as_word(before)} {_STATS} {as_word(script)} {_END_OF_PROBE}"
     sent_at = time.time()
-    answer = machine.run(["/bin/sh", "-c", f"{_BEGIN_PROBE} {as_word(script)} {_END_OF_PROBE}", "sh", *arguments])
+    answer = machine.run(["/bin/sh", "-c", probing, "sh", *arguments])
     answered_at = time.time()
     parts = parts_of(answer.out)
     if not machine.name and "uptime" in parts:  # this machine's clock is read without a program that delays it

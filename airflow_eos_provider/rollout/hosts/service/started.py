@@ -114,7 +114,7 @@ class StartedService(ActingService):
         program = worker.start[0] if worker.start else ""
         listen = listening_at(self.address)
         words = (*files, str(worker.cwd or "/"), program, worker.env.get("PATH", ""), listen, str(pid or ""))
-        processes, parts = probe(self.machine, _LOOK, *words)
+        processes, parts = probe(self.machine, _LOOK, *words, before=_READ_PID_FILE)
         written_at, me = _text(parts, "pid_at"), int(_text(parts, "self") or 0)
         above = frozenset() if self.machine.name else ownership.own_view()[1]
         return StartedLook(
@@ -300,14 +300,18 @@ def _named_pid(look: StartedLook) -> int | None:
     return process.pid
 
 
+#: The pid file is read before the processes: one that it names and that is not among them has ended.
+_READ_PID_FILE = """
+    part pid_at; stat -L -c %Y -- "$2" 2>/dev/null;
+    part pid; head -c 100 -- "$2" 2>/dev/null;
+"""
+
 #: Its arguments: config, pid file, log, working folder, program, the worker's own PATH, where it listens, and a process
 #: to view instead of the pid file's. A view is what tells whose a process is; views are taken of this shell, and of the
 #: worker and those above it.
 _LOOK = """
     config=$1; pid_file=$2; log=$3; cwd=$4; program=$5; path=$6; listen=$7; pid=$8;
     part config; readlink -f -- "$config";
-    part pid_at; stat -L -c %Y -- "$pid_file" 2>/dev/null;
-    part pid; head -c 100 -- "$pid_file" 2>/dev/null;
     part closed; if [ -e "$pid_file" ] && [ ! -r "$pid_file" ]; then echo closed; fi;
     part listens; grep -hE "^ *[0-9]+: ($listen) [0-9A-F]+:[0-9A-F]+ 0A " /proc/self/net/tcp /proc/self/net/tcp6;
     part unwritable; for file in "$log" "$pid_file"; do
