@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from airflow_eos_provider.connect.connect_session import ANSWER_SECONDS
 from airflow_eos_provider.connect.group import known_group
-from airflow_eos_provider.connect.session import ANSWER_SECONDS
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.data_text import duration
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.finding import Finding
 from airflow_eos_provider.journal.journal import read_journal
-from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.kafka_session import Kafka, session_of
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.rollout.check import failed, inconclusive
-from airflow_eos_provider.rollout.drift.findings import findings
+from airflow_eos_provider.rollout.answer import failed, inconclusive
+from airflow_eos_provider.rollout.drift.contradictions import findings
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.plan.earlier_rolls import left_down
 from airflow_eos_provider.transactions.audit import collision_finding, hanging_finding

@@ -18,7 +18,7 @@ _MODULES = {
     "operators": (
         "approval",
         "audit",
-        "change",
+        "change_base",
         "changes",
         "connect_preflight",
         "interval_run",

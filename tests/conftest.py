@@ -26,11 +26,11 @@ from airflow_eos_provider import redaction
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.ownership import marker
+from airflow_eos_provider.lab.lab_processes import marker
 from airflow_eos_provider.lab.ports import PORTS_VARIABLE, free_ports
 from airflow_eos_provider.lab.record import LabOptions
 from airflow_eos_provider.lab.servers.postgres import Postgres
-from airflow_eos_provider.processes import ProcessIdentity, identify, spawn
+from airflow_eos_provider.local_processes import ProcessIdentity, identify, spawn
 from tests import airflow_home as airflow_home  # before any import of Airflow
 from tests.forked import FORKS
 from tests.lab.lab import TestLab, TestLabOptions, take_down

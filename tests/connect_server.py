@@ -11,7 +11,7 @@ from typing import Any
 import pyspark
 
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.processes import ProcessIdentity, spawn
+from airflow_eos_provider.local_processes import ProcessIdentity, spawn
 from tests.families import family_of
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"

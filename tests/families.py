@@ -6,7 +6,7 @@ import contextlib
 
 import psutil
 
-from airflow_eos_provider.processes import ProcessIdentity, identify
+from airflow_eos_provider.local_processes import ProcessIdentity, identify
 
 
 def family_of(top: ProcessIdentity) -> list[ProcessIdentity]:

@@ -19,14 +19,14 @@ _PACKAGE = Path(airflow_eos_provider.__file__).parent
 
 _ROLLED = [
     ("", "cli/confirm.py:print_applied"),
-    ("plan.", "rollout/plan/plan.py:Plan"),
-    ("plan.", "rollout/plan/plan.py:Plan.to_dict"),
+    ("plan.", "rollout/plan/roll_plan.py:Plan"),
+    ("plan.", "rollout/plan/roll_plan.py:Plan.to_dict"),
     ("plan.", "cli/rollout/plan_apply.py:to_document"),
     ("report.", "rollout/outcome.py:RolloutReport.to_dict"),
 ]
 _ROLLOUT = [
-    ("", "rollout/history.py:Rollout.to_dict"),
-    ("workers[].", "rollout/history.py:Rollout._worker"),
+    ("", "rollout/roll_history.py:Rollout.to_dict"),
+    ("workers[].", "rollout/roll_history.py:Rollout._worker"),
     ("workers[].", "rollout/outcome.py:WorkerOutcome"),
 ]
 _ASKED = [("", "cli/rollout/rollouts.py:_answered")]
@@ -38,17 +38,17 @@ _CHANGE = [
     ("plan.", "changes/change.py:Plan.to_dict"),
 ]
 _OFFSETS = [
-    ("plan.content.offsets_of.<connector>.", "offsets/verbs/plan.py:OffsetsPlan"),
+    ("plan.content.offsets_of.<connector>.", "offsets/verbs/offsets_plan.py:OffsetsPlan"),
     ("report.connectors[].", "offsets/verbs/apply.py:ConnectorReport.to_dict"),
 ]
 _ACL_CHANGE = [
-    ("plan.content.", "changes/rights/plan.py:AclPlan.content"),
+    ("plan.content.", "changes/rights/rights_plan.py:AclPlan.content"),
     ("plan.content.acls[].", "kafka/acl_values.py:Acl"),
 ]
 _FINDING = ("findings[].", "finding.py:Finding")
 _AUDIT = [("", "finding.py:Audit.to_dict"), _FINDING]
 _TOPIC_FINDING = [_FINDING, ("findings[].", "connect/topics/topic_checks.py:TopicFinding")]
-_KNOWN_ID = ("[].", "transactions/look.py:KnownId.to_dict")
+_KNOWN_ID = ("[].", "transactions/known_ids.py:KnownId.to_dict")
 _READER = "transactions/readers.py:Reader.to_dict"
 
 #: Command -> the parts of its report: where in the whole, and which function makes it. A change's plan, and the
@@ -66,7 +66,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     ],
     "eos hosts sudoers": [("[].", "rollout/hosts/sudoers.py:SudoersFile.to_dict")],
     "eos preflight": [
-        ("", "preflight/report.py:Report.to_dict"),
+        ("", "preflight/preflight_report.py:Report.to_dict"),
         _FINDING,
         ("findings[].", "preflight/findings.py:ConnectorFinding"),
         ("--to-version: ", "cli/rollout/preflight.py:check_version"),
@@ -74,8 +74,8 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         ("--to-version: findings[].", _FINDING[1]),
     ],
     "eos plan": [
-        ("", "rollout/plan/plan.py:Plan"),
-        ("", "rollout/plan/plan.py:Plan.to_dict"),
+        ("", "rollout/plan/roll_plan.py:Plan"),
+        ("", "rollout/plan/roll_plan.py:Plan.to_dict"),
         ("", "cli/rollout/plan_apply.py:to_document"),
         ("", "cli/rollout/plan_apply.py:find_plan"),
     ],
@@ -88,7 +88,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos rollout resume": _ROLLED,
     "eos rollout undo": _ROLLED,
     "eos drift": [*_AUDIT, ("", "rollout/drift/drift.py:Drift.to_dict")],
-    "eos offsets list": [("[].", "offsets/seen/group.py:SeenOffset.to_dict")],
+    "eos offsets list": [("[].", "offsets/seen/group_offsets.py:SeenOffset.to_dict")],
     "eos offsets diff": [("[].", "offsets/seen/difference.py:Difference.to_dict")],
     **{f"eos offsets {verb}": _OFFSETS for verb in ("alter", "reset", "restore", "prune", "migrate")},
     "eos offsets drop-own": [
@@ -106,7 +106,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         _KNOWN_ID,
         ("--hanging: ", "transactions/readers.py:hanging_document"),
         ("--hanging: hanging[].readers[].", _READER),
-        ("--watch: ", "transactions/changes.py:Change.to_dict"),
+        ("--watch: ", "transactions/differences.py:Change.to_dict"),
     ],
     "eos clusters list": [("[].", "cli/cluster/clusters.py:_described")],
     "eos transactions describe": [_KNOWN_ID, ("[].", "cli/exactly_once/transactions.py:_described")],
@@ -139,7 +139,7 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
         ("plan.content.", "changes/uninstall/remove.py:Left.content"),
         ("plan.content.removes[].", "changes/uninstall/remove.py:Item"),
     ],
-    "eos lab status": [("", "lab/status.py:LabStatus.as_json")],
+    "eos lab status": [("", "lab/lab_status.py:LabStatus.as_json")],
 }
 
 _PRINTS = ("print_json", "print_document")
@@ -185,7 +185,7 @@ def has_json(command: Any) -> bool:
 def keys_of(function: str) -> list[str]:
     """The keys of the dictionary that a function makes, those within it behind a dot; of a class its fields.
 
-    :param function: file below the package and name, as in ``rollout/plan/plan.py:Plan.to_dict``.
+    :param function: file below the package and name, as in ``rollout/plan/roll_plan.py:Plan.to_dict``.
     :raises LookupError: there is no such function, or it makes no dictionary.
     """
     path, _, name = function.partition(":")

@@ -11,7 +11,7 @@ import pyspark
 
 from airflow_eos_provider.lab.jars.java import java_program
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.processes import ProcessIdentity, spawn
+from airflow_eos_provider.local_processes import ProcessIdentity, spawn
 from tests.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from tests.waiting import until
 

@@ -19,7 +19,7 @@ import pyspark
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.lab.jars.java import SHORT_LIVED, java_program
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.processes import ProcessIdentity, spawn
+from airflow_eos_provider.local_processes import ProcessIdentity, spawn
 from tests.lab.jars import jars_of
 from tests.waiting import until
 

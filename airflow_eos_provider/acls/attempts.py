@@ -1,7 +1,7 @@
 """Tests rights by trying them as the principal, without an effect: the brokers answer, so any authorizer works.
 
 Nothing is created, written or fenced. The brokers list what the principal may do with a topic or the cluster (KIP-430);
-creating a missing topic is only validated; for ids and groups see ``kafka/admin/rights.py``.
+creating a missing topic is only validated; for ids and groups see ``kafka/admin/id_rights.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.acl_values import EVERYTHING, Operation, Pattern, Resource
 from airflow_eos_provider.kafka.admin.client import Admin
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 _CALL_SECONDS = 15.0

@@ -20,7 +20,7 @@ from airflow_eos_provider.stored import from_json, to_json
 if TYPE_CHECKING:
     from airflow_eos_provider.acls.tool_rules import Need, Needs, ToolFacts
     from airflow_eos_provider.connect.cluster.description import ConnectCluster
-    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.connect.connect_session import ConnectSession
 
 R = TypeVar("R")
 
@@ -261,7 +261,7 @@ class Change(ABC, Generic[R]):
 
     def session(self, cluster: ConnectCluster) -> ConnectSession:
         """The clients that it needs, as a context manager that closes them."""
-        from airflow_eos_provider.connect.session import ConnectSession
+        from airflow_eos_provider.connect.connect_session import ConnectSession
 
         return ConnectSession(cluster)
 
@@ -273,8 +273,8 @@ class Change(ABC, Generic[R]):
     def apply(self, session: ConnectSession, plan: Plan, act: Any, report: Callable[[str], None]) -> Report:
         """Carry out a plan that was made a moment ago, or resume an unfinished one.
 
-        :param act: the :class:`~airflow_eos_provider.journal.change.GroupChange` that records each step in the journal;
-            None without a lease; the journal itself, not acquired yet, if the change :attr:`closes` another.
+        :param act: the :class:`~airflow_eos_provider.journal.group_change.GroupChange` that records each step in the
+            journal; None without a lease; the journal itself, not acquired yet, if the change :attr:`closes` another.
         """
 
     def look(self, session: ConnectSession, request: R) -> Look:

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.changes.change import MOST_LINES, Change, Plan, Report, read_request
-from airflow_eos_provider.journal.change import group_change
+from airflow_eos_provider.journal.group_change import group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.connect.connect_session import ConnectSession
 
 
 def planned(change: Change[Any], session: ConnectSession, request: Any) -> Plan:

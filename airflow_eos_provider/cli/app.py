@@ -128,12 +128,12 @@ COMMANDS: Mapping[str, Place] = {
         "Show what this package has left of a group, in Kafka and in files, and remove it.",
     ),
     "lab": Place(
-        "lab.command",
+        "lab.lab_command",
         "lab_app",
         "Real Kafka brokers and Connect workers on this machine, to try things on.",
     ),
     "demo": Place(
-        "demo.command",
+        "demo.demo_command",
         "demo",
         "Run the main job on a lab: upgrade a loaded Connect cluster from Airflow, then backfill days with Spark.",
         ("eos demo", "eos demo --days 31 --keep", "eos demo --down  # take down what --keep left up"),
@@ -198,7 +198,7 @@ def _add_changes(group: typer.Typer, name: str) -> None:
     changes = [each for each in CHANGES.values() if each.group == name]
     if not changes:
         return
-    from airflow_eos_provider.cli.change import add_commands  # brings the clients
+    from airflow_eos_provider.cli.change_commands import add_commands  # brings the clients
 
     for change in changes:
         add_commands(group, change)

@@ -16,7 +16,7 @@ import typer
 
 from airflow_eos_provider.cli.common import cluster_file
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 
 #: For how long a completion looks, seconds.
 LOOK_SECONDS = 3.0

@@ -26,7 +26,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, Unreachabl
 from airflow_eos_provider.kafka.admin import groups
 from airflow_eos_provider.kafka.admin.client import Admin
 from airflow_eos_provider.kafka.admin.groups import Group, describe_groups, list_groups
-from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.kafka_session import Kafka, session_of
 
 PROTOCOL_TYPE = "connect"
 

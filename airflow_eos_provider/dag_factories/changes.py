@@ -14,11 +14,11 @@ from airflow.sdk import DAG, Param
 from airflow_eos_provider.changes.change import Change, Option, kind_of, options
 from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.dag_factories.dag import make_dag
-from airflow_eos_provider.dag_factories.steps import REASON, TAKE_OVER, approval_arguments, run_params
+from airflow_eos_provider.dag_factories.dag_steps import REASON, TAKE_OVER, approval_arguments, run_params
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.operators import changes as changes  # defines those of each change
+from airflow_eos_provider.operators import changes as changes  # defines those of each change_base
 from airflow_eos_provider.operators.approval import PlanApprovalOperator
-from airflow_eos_provider.operators.change import APPLIES, PLANS, ChangeOperator, default_conn_id
+from airflow_eos_provider.operators.change_base import APPLIES, PLANS, ChangeOperator, default_conn_id
 from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 _DOC = """
@@ -108,7 +108,11 @@ class ChangeDag:
             },
             description=f"{change.title} in the {kind} cluster of {conn_id}",
             doc=_DOC.format(
-                conn_id=conn_id, kind=kind, title=change.title, summary=change.summary, details=change.details
+                conn_id=conn_id,
+                kind=kind,
+                title=change.title,
+                summary=change.summary,
+                details=change.details,
             ),
             tags=tags or self._tags,
         ) as dag:

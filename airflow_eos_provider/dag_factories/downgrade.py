@@ -11,7 +11,7 @@ from airflow.sdk.configuration import conf
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.dag_factories.dag import make_dag
-from airflow_eos_provider.dag_factories.steps import approval_arguments, chain_rolls, run_params
+from airflow_eos_provider.dag_factories.dag_steps import approval_arguments, chain_rolls, run_params
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 

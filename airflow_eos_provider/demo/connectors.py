@@ -10,7 +10,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import TaskCountRecord, read_cluster_state
 from airflow_eos_provider.demo.oracle import Drained, drain
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient

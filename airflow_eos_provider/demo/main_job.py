@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.demo import intervals, upgrade
 from airflow_eos_provider.demo.connectors import Connectors
@@ -28,7 +28,7 @@ from airflow_eos_provider.demo.oracle import compare, drain, expected_from_file
 from airflow_eos_provider.demo.report import WORKERS, DemoReport, Screen
 from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.ownership import exclusive, own_processes
+from airflow_eos_provider.lab.lab_processes import exclusive, own_processes
 from airflow_eos_provider.lab.record import LabOptions
 from airflow_eos_provider.lab.servers.airflow import AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.servers.spark_connect import SparkConnect

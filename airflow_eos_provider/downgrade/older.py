@@ -16,7 +16,7 @@ from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.offsets.seen.copies import Copies
 from airflow_eos_provider.rollout.observe.reported_states import restart_request
-from airflow_eos_provider.rollout.plan.preflight import FIRST_VERSION, kafka_version
+from airflow_eos_provider.rollout.plan.obstacles import FIRST_VERSION, kafka_version
 from airflow_eos_provider.rollout.plan.worker_edits import ISOLATION_PROPERTY, READ_COMMITTED
 
 #: Connectors can be stopped since KIP-875; before, a stopped one is paused.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_eos_provider.connect.rest import ConnectRest
-    from airflow_eos_provider.offsets.seen.look import OffsetsLook
+    from airflow_eos_provider.offsets.seen.current_offsets import OffsetsLook
     from airflow_eos_provider.rollout.controller import Controller
 
 logger = logging.getLogger(__name__)
@@ -155,8 +155,8 @@ class KafkaConnectHook(BaseHook):
         :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their properties files say.
         :raises ConfigurationError: as :meth:`get_cluster`.
         """
-        from airflow_eos_provider.connect.session import ConnectSession
-        from airflow_eos_provider.offsets.seen.look import OffsetsLook
+        from airflow_eos_provider.connect.connect_session import ConnectSession
+        from airflow_eos_provider.offsets.seen.current_offsets import OffsetsLook
 
         with ConnectSession(self.get_cluster()) as session:
             yield OffsetsLook(session, offsets_topic)
@@ -600,8 +600,8 @@ def _answer(what: str, ask: Callable[[], str]) -> tuple[bool, str]:
 
 
 def _ask_brokers(kafka: KafkaSettings) -> str:
+    from airflow_eos_provider.kafka.kafka_session import Session
     from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
-    from airflow_eos_provider.kafka.session import Session
 
     with Session(kafka) as session, session.admin() as admin:
         brokers = len(admin.cluster(CONNECT_SECONDS, "which brokers it has").ports)

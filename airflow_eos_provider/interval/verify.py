@@ -19,7 +19,7 @@ from airflow_eos_provider.errors import ConfigurationError, NotKnownError
 from airflow_eos_provider.interval.interval import Run, Wholes
 from airflow_eos_provider.interval.messages import Completed, RunSummary, decoded
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.sources.files import file_lines
+from airflow_eos_provider.interval.sources.source_files import file_lines
 from airflow_eos_provider.interval.topics.control_topic import ControlState
 from airflow_eos_provider.interval.topics.ledger import (
     DIGEST_KIND,
@@ -28,11 +28,11 @@ from airflow_eos_provider.interval.topics.ledger import (
     SliceRecord,
     add_digests,
 )
-from airflow_eos_provider.interval.topics.reader import TopicReader
+from airflow_eos_provider.interval.topics.run_reader import TopicReader
 from airflow_eos_provider.interval.topics.run_topics import RunTopics
+from airflow_eos_provider.kafka.kafka_session import Kafka, Session
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
-from airflow_eos_provider.kafka.session import Kafka, Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.stored import members, to_json
 

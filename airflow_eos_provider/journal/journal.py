@@ -13,6 +13,8 @@ from dataclasses import replace
 
 from airflow_eos_provider.errors import EosError, FencedError, LeaseHeldError, RefusedError, UnreachableError
 from airflow_eos_provider.journal.content import JournalContent
+from airflow_eos_provider.journal.journal_topic import ask, clock_of, prepare_journal, read_journal
+from airflow_eos_provider.journal.journal_transactions import JournalTransactions, UnsettledError
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import (
     CHANGE_KEY,
@@ -31,9 +33,7 @@ from airflow_eos_provider.journal.records import (
     StepStatus,
     encode,
 )
-from airflow_eos_provider.journal.topic import ask, clock_of, prepare_journal, read_journal
-from airflow_eos_provider.journal.transactions import JournalTransactions, UnsettledError
-from airflow_eos_provider.kafka.session import Kafka, settings_of
+from airflow_eos_provider.kafka.kafka_session import Kafka, settings_of
 
 __all__ = [
     "Journal",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
+from airflow_eos_provider.journal.journal_topic import READ_TIMEOUT_SECONDS
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import (
     LEASE_KEY,
@@ -20,10 +21,9 @@ from airflow_eos_provider.journal.records import (
     Step,
     read_record,
 )
-from airflow_eos_provider.journal.topic import READ_TIMEOUT_SECONDS
-from airflow_eos_provider.kafka.read.ends import UnknownTopicError
+from airflow_eos_provider.kafka.kafka_session import Kafka
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
-from airflow_eos_provider.kafka.session import Kafka
+from airflow_eos_provider.kafka.read.topic_ends import UnknownTopicError
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import Journal, ask, read_journal
+from airflow_eos_provider.journal.journal_topic import clock_of
 from airflow_eos_provider.journal.records import (
     Request,
     RequestKind,
     RolloutRecord,
     RolloutState,
 )
-from airflow_eos_provider.journal.topic import clock_of
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 
 #: An answer comes after the action that is under way: a worker's stop and start, and one look.
 ANSWER_SECONDS = 150.0

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.kafka.kafka_session import Kafka, Session
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS, TopicDescription
-from airflow_eos_provider.kafka.session import Kafka, Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 _CALL_SECONDS = 20.0

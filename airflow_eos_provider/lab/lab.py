@@ -22,18 +22,18 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.files import write_atomically
 from airflow_eos_provider.lab.jars import jars
-from airflow_eos_provider.lab.ownership import exclusive, marker, own_process, strays
+from airflow_eos_provider.lab.lab_processes import exclusive, marker, own_process, strays
+from airflow_eos_provider.lab.lab_status import LabStatus, ProcessStatus
 from airflow_eos_provider.lab.ports import free_ports, require_free
 from airflow_eos_provider.lab.record import LabOptions, LabRecord
 from airflow_eos_provider.lab.servers.broker import Broker
+from airflow_eos_provider.lab.servers.connect_worker import Worker
 from airflow_eos_provider.lab.servers.part import Part, pid_file_of
 from airflow_eos_provider.lab.servers.postgres import USER, Postgres
 from airflow_eos_provider.lab.servers.spark_connect import SPARK_CONNECT, SparkConnect
-from airflow_eos_provider.lab.servers.worker import Worker
-from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
 from airflow_eos_provider.lab.teardown import remove_folder, stop_all, take_down
 from airflow_eos_provider.lab.waiting import wait_for_broker, wait_for_group, wait_for_worker
-from airflow_eos_provider.processes import ProcessIdentity, spawn
+from airflow_eos_provider.local_processes import ProcessIdentity, spawn
 
 __all__ = ["Lab", "LabOptions"]
 

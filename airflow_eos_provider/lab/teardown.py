@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.lab.ownership import exclusive, own_process, own_processes
+from airflow_eos_provider.lab.lab_processes import exclusive, own_process, own_processes
 from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.lab.servers.part import pid_file_of
 from airflow_eos_provider.lab.servers.postgres import POSTGRES
-from airflow_eos_provider.processes import ProcessIdentity, stop_side_by_side
+from airflow_eos_provider.local_processes import ProcessIdentity, stop_side_by_side
 
 
 def stop_all(folder: Path, record: LabRecord | None, kill: bool) -> int:

@@ -16,10 +16,10 @@ from airflow_eos_provider.connect.cluster.description import RestSettings
 from airflow_eos_provider.connect.rest import tls_context
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.kafka.admin.groups import describe_groups
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.lab.ownership import log_tail
-from airflow_eos_provider.processes import ProcessIdentity, inherited_variables
+from airflow_eos_provider.lab.lab_processes import log_tail
+from airflow_eos_provider.local_processes import ProcessIdentity, inherited_variables
 
 #: Alone Airflow needs 30 s, Spark 8 s, a worker 3 s, a broker 2 s; the bound is for machines that do much else.
 STARTUP_SECONDS = 900.0

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from airflow_eos_provider.connect.cluster.other_kafka import CLIENTS, OVERRIDES, ClientAddresses
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode_evidence import probe
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC, read_worker_files
 from airflow_eos_provider.data_text import first_few, sentence
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError, UnreachableError
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.topics import require_topic_name
-from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
+from airflow_eos_provider.offsets.offsets_topic import OffsetsTopic, read_offsets_topic
 
 
 @dataclass(frozen=True, slots=True)

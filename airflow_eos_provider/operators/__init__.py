@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         ConnectDriftAuditOperator as ConnectDriftAuditOperator,
         ConnectTransactionsAuditOperator as ConnectTransactionsAuditOperator,
     )
-    from airflow_eos_provider.operators.change import (
+    from airflow_eos_provider.operators.change_base import (
         ChangeOperator as ChangeOperator,
         ChangePlanOperator as ChangePlanOperator,
     )

@@ -37,7 +37,7 @@ from airflow_eos_provider.triggers.approval import ApprovalAnswerTrigger
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_eos_provider.rollout.plan.plan import Plan
+    from airflow_eos_provider.rollout.plan.roll_plan import Plan
 
 
 class NotAsked(Enum):
@@ -128,7 +128,7 @@ class Approvable:
 
 def approvable(document: Mapping[str, Any]) -> Approvable:
     """The plan of a task that came before."""
-    from airflow_eos_provider.rollout.plan.plan import Plan
+    from airflow_eos_provider.rollout.plan.roll_plan import Plan
 
     kind = document.get("kind") if isinstance(document, Mapping) else None
     if kind in CHANGES:
@@ -205,7 +205,7 @@ class PlanApprovalOperator(ApprovalOperator):
     fails instead, without a retry.
 
     :param plan: the plan as ``to_dict`` gives it: of a roll
-        (:class:`~airflow_eos_provider.rollout.plan.plan.Plan`), or of a change
+        (:class:`~airflow_eos_provider.rollout.plan.roll_plan.Plan`), or of a change
         (:class:`~airflow_eos_provider.changes.change.Plan`).
     :param reason: reason for the change, shown below the plan, quoted as the text of the user who started the run.
     :param take_over: whether the run asks that a controller is fenced though its lease still runs; shown below the

@@ -5,7 +5,7 @@ Their parameters and texts are made from the declaration.
 
 from __future__ import annotations
 
-from airflow_eos_provider.operators.change import ChangeOperator, ChangePlanOperator, RightsOperator
+from airflow_eos_provider.operators.change_base import ChangeOperator, ChangePlanOperator, RightsOperator
 
 
 class ConnectFencePlanOperator(ChangePlanOperator, change="fencing apply"): ...

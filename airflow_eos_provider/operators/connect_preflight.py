@@ -14,7 +14,7 @@ from airflow_eos_provider.operators.failures import LookOperator, no_retry_where
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_eos_provider.preflight.report import Report
+    from airflow_eos_provider.preflight.preflight_report import Report
 
 #: So many findings are in the XCom, the worst; the task's log has all.
 FINDINGS_IN_XCOM = 200
@@ -83,9 +83,9 @@ class ConnectorFindingsOperator(LookOperator):
 
     def _look(self) -> tuple[Report, bool]:
         """What was found, and whether a worker runs exactly-once tasks already."""
-        from airflow_eos_provider.connect.session import ConnectSession
-        from airflow_eos_provider.preflight.look import Scope, has_begun, look
-        from airflow_eos_provider.preflight.report import Report
+        from airflow_eos_provider.connect.connect_session import ConnectSession
+        from airflow_eos_provider.preflight.collect_facts import Scope, has_begun, look
+        from airflow_eos_provider.preflight.preflight_report import Report
 
         mode = Mode.parse(self.mode)
         scope = Scope(tuple(self.connectors), self.seconds)

@@ -40,9 +40,9 @@ from airflow_eos_provider.hooks.pipeline import (
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID
 from airflow_eos_provider.links.operator_links import IntervalPageLink, SparkPageLink, show
 from airflow_eos_provider.links.page import interval_url, shown_url
+from airflow_eos_provider.local_processes import ProcessIdentity, identify
 from airflow_eos_provider.metrics import of_interval
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
-from airflow_eos_provider.processes import ProcessIdentity, identify
 from airflow_eos_provider.public_names import without_extra
 from airflow_eos_provider.stored import from_json, to_json
 

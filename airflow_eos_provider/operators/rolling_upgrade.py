@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from airflow_eos_provider.rollout.controller import Controller
     from airflow_eos_provider.rollout.gate.state import GateState
     from airflow_eos_provider.rollout.outcome import RolloutReport
-    from airflow_eos_provider.rollout.plan.plan import Plan
-    from airflow_eos_provider.rollout.plan.preflight import Preflight
-    from airflow_eos_provider.rollout.settings import RolloutSettings
+    from airflow_eos_provider.rollout.plan.obstacles import Preflight
+    from airflow_eos_provider.rollout.plan.roll_plan import Plan
+    from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 
 #: Schema of a document in the task state store. Changing it breaks runs in flight.
 CHECKPOINT_SCHEMA = 1
@@ -73,7 +73,7 @@ class _ConnectOperator(LookOperator):
     """What the operators of one cluster share.
 
     :param conn_id: a connection of type ``kafka_connect``.
-    :param settings: fields of :class:`~airflow_eos_provider.rollout.settings.RolloutSettings` that differ from its
+    :param settings: fields of :class:`~airflow_eos_provider.rollout.roll_settings.RolloutSettings` that differ from its
         defaults.
     """
 
@@ -101,7 +101,7 @@ class _ConnectOperator(LookOperator):
         return Controller(cluster, report=self._report, settings=self._settings(), **kwargs)
 
     def _settings(self) -> RolloutSettings:
-        from airflow_eos_provider.rollout.settings import RolloutSettings
+        from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 
         return RolloutSettings(**(self.settings or {}))
 
@@ -126,7 +126,7 @@ class ConnectPreflightOperator(_ConnectOperator):
         self.target = target
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_eos_provider.rollout.plan.plan import next_target
+        from airflow_eos_provider.rollout.plan.roll_plan import next_target
 
         with no_retry_where_pointless():
             controller = self.controller(context)
@@ -185,7 +185,7 @@ class ConnectRollingUpgradeOperator(ApprovedOperator, _ConnectOperator):
     If deferrable, the task frees its slot while it waits for a gate. A trigger polls group, REST and topics; the task
     then resumes to check the hosts, decide and act. The task keeps the journal's lease until then.
 
-    :param plan: the plan as :meth:`~airflow_eos_provider.rollout.plan.plan.Plan.to_dict` gives it.
+    :param plan: the plan as :meth:`~airflow_eos_provider.rollout.plan.roll_plan.Plan.to_dict` gives it.
     :param deferrable: wait for gates in the triggerer, without a worker's slot; default: ``[operators]
         default_deferrable``.
     :param durable: keep in the task state store which rollout this task carries out, and until when its gate is waited
@@ -241,7 +241,7 @@ class ConnectRollingUpgradeOperator(ApprovedOperator, _ConnectOperator):
             return self._report_or_defer(context, outcome, plan)
 
     def _approved_plan(self) -> Plan:
-        from airflow_eos_provider.rollout.plan.plan import Plan
+        from airflow_eos_provider.rollout.plan.roll_plan import Plan
 
         plan = Plan.from_dict(self.plan)
         require_approved(self.approval, plan.hash)

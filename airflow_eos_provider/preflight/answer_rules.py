@@ -12,7 +12,6 @@ from airflow_eos_provider.connect.mode_evidence import NOT_ENABLED, SUPPORT_PROP
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.finding import Verdict
-from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, WorkerAnswer
 from airflow_eos_provider.preflight.findings import (
     BOUNDARY,
     MIRROR,
@@ -25,6 +24,7 @@ from airflow_eos_provider.preflight.findings import (
     Kind,
     Severity,
 )
+from airflow_eos_provider.preflight.group_facts import ConnectorFacts, Facts, WorkerAnswer
 
 BOUNDARY_PROPERTY = "transaction.boundary"
 REQUIRED_LEVEL = "required"

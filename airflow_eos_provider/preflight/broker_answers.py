@@ -11,9 +11,9 @@ from airflow_eos_provider.connect.properties import sink_group
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.admin.client import Admin
 from airflow_eos_provider.kafka.admin.groups import GroupSeen, groups_seen
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.questions import LATEST
-from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.preflight.facts import BrokerFacts, Reader
+from airflow_eos_provider.preflight.group_facts import BrokerFacts, Reader
 
 #: Limit of one request, seconds.
 _SECONDS = 20.0

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_eos_provider.data_text import counted, first_few
-from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, Reader
+from airflow_eos_provider.preflight.client_settings import of_client
 from airflow_eos_provider.preflight.findings import MARKERS, READERS, TOPICS, ConnectorFinding
-from airflow_eos_provider.preflight.settings import of_client
+from airflow_eos_provider.preflight.group_facts import ConnectorFacts, Facts, Reader
 
 ISOLATION, COMMITTED, UNCOMMITTED = "isolation.level", "read_committed", "read_uncommitted"
 

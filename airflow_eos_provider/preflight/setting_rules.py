@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 from airflow_eos_provider.connect.topics.internal_topics import TOPICS
 from airflow_eos_provider.finding import Verdict
-from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
+from airflow_eos_provider.preflight.client_settings import Reading, of_client
 from airflow_eos_provider.preflight.findings import IGNORED, INTERNAL_TOPICS, PRODUCER, ConnectorFinding
-from airflow_eos_provider.preflight.settings import Reading, of_client
+from airflow_eos_provider.preflight.group_facts import ConnectorFacts, Facts
 
 #: Client and setting, and what the mode sets instead.
 FORCED = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.rest import NO_WORDS
 from airflow_eos_provider.finding import Verdict
-from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
+from airflow_eos_provider.preflight.client_settings import Readings, of_client, of_connector, of_worker
 from airflow_eos_provider.preflight.findings import (
     FENCING,
     INTERVAL,
@@ -19,7 +19,7 @@ from airflow_eos_provider.preflight.findings import (
     ConnectorFinding,
     Severity,
 )
-from airflow_eos_provider.preflight.settings import Readings, of_client, of_connector, of_worker
+from airflow_eos_provider.preflight.group_facts import ConnectorFacts, Facts
 
 #: Connect fences with this timeout (``Worker.fenceZombies``), and Kafka's admin client asks the brokers for it as the
 #: transaction timeout (since 3.7.1 and 3.8.0, KAFKA-16047), milliseconds.

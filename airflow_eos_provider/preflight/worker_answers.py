@@ -13,14 +13,14 @@ from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import Any
 
+from airflow_eos_provider.connect.connect_session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import SUPPORT_PROPERTY
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.errors import ConnectRestError, EosError, UnreachableError
-from airflow_eos_provider.preflight.facts import WorkerAnswer
+from airflow_eos_provider.preflight.group_facts import WorkerAnswer
 
 #: So many requests are under way to each worker, and in all; each worker has one at least.
 _PER_WORKER, _AT_ONCE = 4, 16

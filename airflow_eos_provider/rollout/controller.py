@@ -18,12 +18,12 @@ from airflow_eos_provider.errors import (
 )
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import Journal, require_free
+from airflow_eos_provider.journal.journal_topic import clock_of
 from airflow_eos_provider.journal.records import (
     RequestKind,
     RolloutRecord,
     RolloutState,
 )
-from airflow_eos_provider.journal.topic import clock_of
 from airflow_eos_provider.rollout.act.checkpoint import Checkpoint, TaskMemory
 from airflow_eos_provider.rollout.act.handover import COME_BACK_SECONDS
 from airflow_eos_provider.rollout.act.roll import Roll
@@ -32,9 +32,9 @@ from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.outcome import RolloutReport
-from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
 from airflow_eos_provider.rollout.planner import Planner
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from airflow_eos_provider.stored import from_json, to_json
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_eos_provider.journal.records import RolloutRecord, Step
-from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,19 +15,19 @@ from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import RolloutRecord, RolloutState
-from airflow_eos_provider.preflight.look import Scope, look
-from airflow_eos_provider.preflight.report import Report
+from airflow_eos_provider.preflight.collect_facts import Scope, look
+from airflow_eos_provider.preflight.preflight_report import Report
 from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
 from airflow_eos_provider.rollout.observe.client_clusters import client_clusters
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.observe.rights_look import added_rights
-from airflow_eos_provider.rollout.plan import preflight
+from airflow_eos_provider.rollout.plan import obstacles
 from airflow_eos_provider.rollout.plan.earlier_rolls import left_down, temporary_isolation
-from airflow_eos_provider.rollout.plan.plan import ConnectorNotes, Plan, make_plan, next_target
-from airflow_eos_provider.rollout.plan.preflight import Preflight, begins_exactly_once, stops_no_task
+from airflow_eos_provider.rollout.plan.obstacles import Preflight, begins_exactly_once, stops_no_task
+from airflow_eos_provider.rollout.plan.roll_plan import ConnectorNotes, Plan, make_plan, next_target
 from airflow_eos_provider.rollout.plan.worker_edits import properties_to_set
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 
 #: How long planning waits for a rebalance that happens to be under way.
 STABLE_SECONDS = 20.0
@@ -80,7 +80,7 @@ class Planner:
 
         Where workers belong to a managed service, that is the only answer: its brokers need not even be asked.
         """
-        own = preflight.own_workers(self.cluster.workers)
+        own = obstacles.own_workers(self.cluster.workers)
         if not own.passed:
             return Preflight(target, (own,))
         content, observation = self.read_journal(), self.observe_stable()
@@ -90,7 +90,7 @@ class Planner:
 
     def plan(self, target: Mode | None = None) -> Plan:
         """What a roll would change."""
-        Preflight(target or Mode.PREPARING, (preflight.own_workers(self.cluster.workers),)).require()
+        Preflight(target or Mode.PREPARING, (obstacles.own_workers(self.cluster.workers),)).require()
         observation = self.observe_stable()
         wanted = target or next_target(observation)
         content = self.read_journal()
@@ -144,7 +144,7 @@ class Planner:
     def verify(self, target: Mode) -> Preflight:
         """Prove that every running member is in ``target``, and that no roll has left a worker down."""
         content, observation = self.read_journal(), self.observe_stable()
-        result = preflight.verify(observation, target, left_down(content, observation))
+        result = obstacles.verify(observation, target, left_down(content, observation))
         result.require()
         return result
 
@@ -177,7 +177,7 @@ class Planner:
         if begins_exactly_once(observation, target):
             clients = client_clusters(session.kafka, session.other_kafka, observation)
         acls = added_rights(session.kafka, observation, target)
-        return preflight.check(observation, target, self.settings, left_down(content, observation), clients, acls)
+        return obstacles.check(observation, target, self.settings, left_down(content, observation), clients, acls)
 
     def _connectors(self, observation: Observation, target: Mode) -> Report | None:
         """What the mode does to the connectors; None where this roll is not the one that begins exactly-once."""

@@ -18,9 +18,9 @@ from airflow_eos_provider.finding import Audit, Finding, Verdict
 from airflow_eos_provider.kafka.admin.client import Place
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.transactions.collisions import Collision
-from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds
 from airflow_eos_provider.transactions.hanging import Hanging, HangingLook
-from airflow_eos_provider.transactions.look import KnownId
+from airflow_eos_provider.transactions.known_ids import KnownId
+from airflow_eos_provider.transactions.readable_ends import EndsOrWhy, PartitionEnds
 
 _DAY_SECONDS = 86_400.0
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Self
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, leader_id
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError, UnreachableError
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.transactions.audit import (
     DEFAULT_LIMITS,
     Limits,
@@ -25,18 +25,18 @@ from airflow_eos_provider.transactions.audit import (
     expected_ids,
     live_ids,
 )
+from airflow_eos_provider.transactions.colliding_users import described_group, look_at_groups
 from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions, not_known
-from airflow_eos_provider.transactions.ends import ends_of
-from airflow_eos_provider.transactions.groups import described_group, look_at_groups
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC
-from airflow_eos_provider.transactions.last_use import last_used
-from airflow_eos_provider.transactions.look import (
+from airflow_eos_provider.transactions.known_ids import (
     Filter,
     KnownId,
     hidden_ids,
     id_expiration_seconds,
     known_ids,
 )
+from airflow_eos_provider.transactions.last_use import last_used
+from airflow_eos_provider.transactions.readable_ends import ends_of
 from airflow_eos_provider.transactions.scope import Scope, connectors_of
 
 

@@ -13,7 +13,7 @@ from airflow_eos_provider.kafka.admin.client import Place
 from airflow_eos_provider.kafka.admin.open_transactions import HeldLook, HeldOpen
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionListing, TransactionsClient
-from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.kafka_session import Kafka, session_of
 
 #: The brokers' own topic of transactional ids; each of its partitions has a coordinator.
 STATE_TOPIC = "__transaction_state"

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Collection, Iterable, Sequence
 
 from airflow_eos_provider.kafka.admin.coordinators import partition_of
-from airflow_eos_provider.kafka.read.ends import Reach
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.read.topic_ends import Reach
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC
 
 #: Limit of the read, seconds: a log of many transactions may have more than one wants to wait for.

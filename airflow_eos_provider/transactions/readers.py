@@ -15,9 +15,9 @@ from airflow_eos_provider.connect.properties import sink_group
 from airflow_eos_provider.connect.topics.config_topic import ClusterState
 from airflow_eos_provider.kafka.admin.client import Place
 from airflow_eos_provider.kafka.admin.groups import GroupSeen, groups_seen
-from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_document
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.transactions.hanging import HangingLook
+from airflow_eos_provider.transactions.readable_ends import EndsOrWhy, PartitionEnds, ends_document
 
 #: What the group of a sink connector begins with that sets none.
 _SINK = sink_group("")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.group import known_group, other_groups
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.transactions.changes import Moment
+from airflow_eos_provider.transactions.differences import Moment
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
-from airflow_eos_provider.transactions.look import (
+from airflow_eos_provider.transactions.known_ids import (
     Filter,
     KnownId,
     hidden_topics,

@@ -18,16 +18,16 @@ from pathlib import Path
 
 from rich.console import Console
 
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets.seen.group import read_group_offsets
+from airflow_eos_provider.offsets.offsets_topic import read_offsets_topic
+from airflow_eos_provider.offsets.seen.group_offsets import read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores
-from airflow_eos_provider.offsets.topic import read_offsets_topic
 from tests.benchmarks.eos_command import run_eos
 from tests.benchmarks.fill import fill
 from tests.benchmarks.result import Result, own_lab

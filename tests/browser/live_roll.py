@@ -12,8 +12,8 @@ from playwright.sync_api import Locator, Page, expect
 from airflow_eos_provider.errors import GateFailedError
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.plan.plan import Plan
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from tests.browser.cluster_site import ClusterSite, cell, fact, rows
 from tests.browser.conftest import LONG
 from tests.waiting import until

@@ -35,7 +35,7 @@ from airflow_eos_provider.interval.messages import Completed, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import admission
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.processes import identify
+from airflow_eos_provider.local_processes import identify
 from tests.faults.line_slices import figures_of_lines, plan_files, write_slices
 
 

@@ -42,7 +42,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.jars import jars
 from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.lab.waiting import wait_for_broker
-from airflow_eos_provider.processes import ProcessIdentity, spawn
+from airflow_eos_provider.local_processes import ProcessIdentity, spawn
 from tests.faults.second_broker import SecondBroker, second_broker_of
 from tests.lab.lab import TestLab, TestLabOptions, TestLabRecord, take_down
 from tests.shared import Shared

@@ -19,7 +19,7 @@ from airflow_eos_provider.cli import main
 from airflow_eos_provider.cli.rollout import plan_apply
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.journal.records import Step, StepStatus
-from airflow_eos_provider.rollout import settings
+from airflow_eos_provider.rollout import roll_settings
 from airflow_eos_provider.rollout.act import at_gate
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.hosts.service import restart_act
@@ -143,9 +143,9 @@ def watch_helper(moment: str, signal_name: str) -> None:
 
 
 def shorten_limits() -> None:
-    settings.RESTART_MARGIN_SECONDS = 2.0
+    roll_settings.RESTART_MARGIN_SECONDS = 2.0
     plan_apply.RolloutSettings = partial(  # type: ignore[assignment,misc]
-        settings.RolloutSettings, polls=2, poll_interval_seconds=0.3, hold_seconds=1.0
+        roll_settings.RolloutSettings, polls=2, poll_interval_seconds=0.3, hold_seconds=1.0
     )
 
 

@@ -411,7 +411,7 @@ _TASK = (
     _mutant(
         "deleted-records-not-noticed",
         "a ledger or control topic that has lost records is refused",
-        "interval/topics/reader.py",
+        "interval/topics/run_reader.py",
         "                all_records=True,\n",
         "",
         f"{_TOPICS}::test_a_topic_that_has_lost_records_is_refused[ledger_topic]",
@@ -428,7 +428,7 @@ _TASK = (
     _mutant(
         "topic-id-not-compared",
         "a topic of the same name that is as long is another one",
-        "interval/topics/reader.py",
+        "interval/topics/run_reader.py",
         "                topic_id=self.topic_id,\n",
         "",
         f"{_READING}::test_a_control_topic_that_was_made_anew_is_refused",
@@ -464,7 +464,7 @@ _TASK = (
     _mutant(
         "read-to-the-stable-end",
         "a read goes to the uncommitted end",
-        "interval/topics/reader.py",
+        "interval/topics/run_reader.py",
         "return self._read(take, stable_only=False, ",
         "return self._read(take, stable_only=True, ",
         f"{_STORIES}::test_a_read_goes_to_the_uncommitted_end",
@@ -545,7 +545,7 @@ _SPARK = (
     _mutant(
         "stale-frame-accepted",
         "a frame that Spark would read as its files were is refused",
-        "interval/spark/files.py",
+        "interval/spark/spark_files.py",
         "    if differ := read.differences(there):\n",
         "    if differ := []:\n",
         f"{_INPUTS}::test_a_frame_whose_files_have_changed_since_it_was_made_is_refused[key]",
@@ -553,7 +553,7 @@ _SPARK = (
     _mutant(
         "added-file-accepted",
         "a file that was added to a DataFrame's since the plan is refused",
-        "interval/sources/files.py",
+        "interval/sources/source_files.py",
         "        if added := sorted(now.keys() - pinned.by_path.keys()):\n",
         "        if added := []:\n",
         f"{_INPUTS}::test_a_file_that_changes_comes_or_goes_between_attempts_is_named",
@@ -569,7 +569,7 @@ _SPARK = (
     _mutant(
         "changed-file-accepted",
         "a file that changes while it is read is an error",
-        "interval/sources/files.py",
+        "interval/sources/source_files.py",
         "    (now or file).require_unchanged(look_at(file.path))\n",
         "    pass\n",
         f"{_FILES}::test_a_file_that_changes_while_it_is_read_is_an_error_at_its_end",

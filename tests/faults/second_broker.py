@@ -18,7 +18,7 @@ from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.lab.servers.part import write_properties
 from airflow_eos_provider.lab.waiting import wait_for_broker
-from airflow_eos_provider.processes import ProcessIdentity, spawn
+from airflow_eos_provider.local_processes import ProcessIdentity, spawn
 
 
 @contextmanager

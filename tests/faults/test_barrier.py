@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.transactions.audit import FindingKind, hanging_finding
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging

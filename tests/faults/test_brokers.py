@@ -17,10 +17,10 @@ from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.topics.ledger import slice_key
 from airflow_eos_provider.interval.topics.preparation import prepare_topics
-from airflow_eos_provider.interval.topics.reader import TopicReader
+from airflow_eos_provider.interval.topics.run_reader import TopicReader
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.read.reader import LogRecord
-from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.partitioner import partition_of

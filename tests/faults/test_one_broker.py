@@ -15,7 +15,7 @@ from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.lab.servers.broker import Broker
 from airflow_eos_provider.lab.waiting import wait_for_broker
-from airflow_eos_provider.processes import from_pid_file, spawn
+from airflow_eos_provider.local_processes import from_pid_file, spawn
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.waiting import is_healthy
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from tests import seen
 from tests.faults.sabotage import Sabotage, unit_of
 from tests.forked import FORKS

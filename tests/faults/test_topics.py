@@ -34,7 +34,7 @@ from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.visibility import NotVisibleError
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics.ledger import complete_key
-from airflow_eos_provider.interval.topics.reader import TopicReader
+from airflow_eos_provider.interval.topics.run_reader import TopicReader
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.interval.write.tally import Tally
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
@@ -45,7 +45,7 @@ from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from airflow_eos_provider.lab.jars.jars import class_path, ensure_jars
 from airflow_eos_provider.lab.jars.java import SHORT_LIVED, java_program
 from airflow_eos_provider.lab.servers.broker import Broker
-from airflow_eos_provider.processes import from_pid_file
+from airflow_eos_provider.local_processes import from_pid_file
 from tests.faults.line_slices import write_slices
 from tests.faults.unanswered import leave_commit_unanswered
 from tests.waiting import until

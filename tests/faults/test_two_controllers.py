@@ -24,10 +24,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, RestSettings, WorkerDescription
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, FencedError, LeaseHeldError
 from airflow_eos_provider.journal import journal as journal_module
 from airflow_eos_provider.journal.journal import Journal, ask, read_journal
+from airflow_eos_provider.journal.journal_topic import prepare_journal
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import (
     Request,
@@ -37,13 +38,12 @@ from airflow_eos_provider.journal.records import (
     Step,
     StepStatus,
 )
-from airflow_eos_provider.journal.topic import prepare_journal
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.servers.broker import Broker
-from airflow_eos_provider.processes import from_pid_file
+from airflow_eos_provider.local_processes import from_pid_file
 from airflow_eos_provider.rollout.act.acts import Acts
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from tests.faults.unanswered import leave_commit_unanswered
 from tests.http_server import served
 from tests.waiting import until

@@ -13,7 +13,7 @@ from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark import slicing, write_interval
-from airflow_eos_provider.interval.spark.files import FilesSource
+from airflow_eos_provider.interval.spark.spark_files import FilesSource
 
 #: A record of about this many bytes, so that a slice takes a while.
 PADDING = "x" * 100

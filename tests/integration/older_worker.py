@@ -9,7 +9,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import require_free
 from airflow_eos_provider.lab.servers.part import place_log_config
 from airflow_eos_provider.lab.waiting import wait_for_worker
-from airflow_eos_provider.processes import spawn
+from airflow_eos_provider.local_processes import spawn
 
 #: The last version before KIP-618.
 BEFORE_KIP_618 = "3.2.3"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_eos_provider.interval.interval import Interval
-    from airflow_eos_provider.interval.spark.files import FilesSource
+    from airflow_eos_provider.interval.spark.spark_files import FilesSource
 
 
 def orders_of_json(spark: SparkSession, interval: Interval, folder: str) -> DataFrame:

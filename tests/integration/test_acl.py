@@ -16,17 +16,17 @@ from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka import Producer
 
 from airflow_eos_provider.acls.attempts import try_rights
-from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
+from airflow_eos_provider.acls.cluster_facts import Facts, Principals, Seen, facts_of
 from airflow_eos_provider.acls.judge import Source, judge
-from airflow_eos_provider.acls.look import look, read_authorizer
+from airflow_eos_provider.acls.read_rights import look, read_authorizer
 from airflow_eos_provider.acls.rules import Rule, connector_rules
 from airflow_eos_provider.changes import engine
 from airflow_eos_provider.changes.change import MOST_LINES
 from airflow_eos_provider.changes.rights.change import GRANT, REVOKE
-from airflow_eos_provider.changes.rights.request import RevokeRequest, RightsRequest
+from airflow_eos_provider.changes.rights.rights_request import RevokeRequest, RightsRequest
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.finding import Verdict
@@ -34,7 +34,7 @@ from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.operators.approval import approvable, approval_body
 from airflow_eos_provider.operators.changes import (
@@ -45,7 +45,7 @@ from airflow_eos_provider.operators.changes import (
 )
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.rights_look import added_rights
-from airflow_eos_provider.rollout.plan.preflight import rights
+from airflow_eos_provider.rollout.plan.obstacles import rights
 from tests.integration.named_listener import NamedListener
 from tests.unit.rollout.conftest import Cluster as RollCluster
 from tests.waiting import until

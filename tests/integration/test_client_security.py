@@ -27,7 +27,7 @@ from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN, write_rows
 from airflow_eos_provider.interval.spark.job import JobSpec
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.settings.java_client import from_java
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab

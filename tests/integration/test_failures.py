@@ -17,7 +17,7 @@ from airflow_eos_provider.connect.task_failures import TIMEOUT_REMEDIES, Failure
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.servers.broker import Broker
-from airflow_eos_provider.rollout.drift.findings import findings
+from airflow_eos_provider.rollout.drift.contradictions import findings
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.waiting import status_of, wait_for

@@ -31,7 +31,7 @@ from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.rollout.drift.findings import findings
+from airflow_eos_provider.rollout.drift.contradictions import findings
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.ui.routes.changes import look_at
 from tests.changed import changed

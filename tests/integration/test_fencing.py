@@ -12,9 +12,9 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
-from airflow_eos_provider.kafka.admin import fencing
+from airflow_eos_provider.kafka.admin import bulk_fencing
+from airflow_eos_provider.kafka.admin.bulk_fencing import Fenced, Round
 from airflow_eos_provider.kafka.admin.client import Admin
-from airflow_eos_provider.kafka.admin.fencing import Fenced, Round
 from airflow_eos_provider.kafka.admin.transactions import FENCE_TIMEOUT_MS, TransactionsClient
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
@@ -152,7 +152,7 @@ def test_ids_that_the_coordinator_puts_off_are_asked_for_again_and_no_others(
 ) -> None:
     # A coordinator refuses only while a marker is on its way; how often is not ours to choose.
     asked: list[list[str]] = []
-    real = fencing.fence_round
+    real = bulk_fencing.fence_round
 
     async def reluctant(admin: Admin, ids: list[str], timeout_ms: int, deadline: float) -> Round:
         asked.append(list(ids))

@@ -28,10 +28,10 @@ from airflow_eos_provider.lab.jars.java import SHORT_LIVED
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers import part
-from airflow_eos_provider.lab.servers.worker import MAIN_CLASS as WORKER
+from airflow_eos_provider.lab.servers.connect_worker import MAIN_CLASS as WORKER
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
-from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
 from tests.lab.class_data import class_data_archive
 from tests.seen import pid_of
 from tests.waiting import wait_for

@@ -21,7 +21,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.finding import Verdict, overall
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.rollout.check import Check
+from airflow_eos_provider.rollout.answer import Check
 from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation
 from airflow_eos_provider.rollout.gate.gate import evaluate
 from airflow_eos_provider.rollout.observe.observation import Observation

@@ -17,12 +17,12 @@ from confluent_kafka.admin import AdminClient
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import parse, set_property
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.journal.change import group_change
+from airflow_eos_provider.journal.group_change import group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets.topic import read_offsets_topic
+from airflow_eos_provider.offsets.offsets_topic import read_offsets_topic
 from tests.integration.offsets_cluster import FILE_SOURCE, killed
 from tests.system.modes import close_what_is_open
 from tests.waiting import status_of, wait_for

@@ -23,7 +23,7 @@ from airflow_eos_provider.changes.engine import carry_out
 from airflow_eos_provider.changes.uninstall import remove as removal
 from airflow_eos_provider.changes.uninstall.change import UNINSTALL, UninstallRequest
 from airflow_eos_provider.cli.app import app
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.errors import (
     ConfigurationError,
     EosError,
@@ -40,10 +40,10 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.topics import reader
+from airflow_eos_provider.interval.topics import run_reader
 from airflow_eos_provider.interval.verify import completion, ledger, statuses
 from airflow_eos_provider.interval.write.tally import Tally
-from airflow_eos_provider.journal.change import group_change
+from airflow_eos_provider.journal.group_change import group_change
 from airflow_eos_provider.journal.journal import Journal, RolloutState
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import ChangeRecord
@@ -141,7 +141,7 @@ def test_a_list_reads_the_control_topic_and_each_ledger_once(
         read.append(topic)
         return scan_to_end(kafka, topic, *arguments, **named)
 
-    monkeypatch.setattr(reader, "scan_to_end", counted)
+    monkeypatch.setattr(run_reader, "scan_to_end", counted)
     listed = eos(lab, "list", "--json")
 
     assert {f"{GROUP}-configs", *(pipeline.ledger_topic for pipeline in pipelines)} <= set(read)
@@ -276,7 +276,7 @@ def test_a_complete_behind_an_open_transaction_is_waited_for_if_asked_to(
 
     write(pipeline, run, on_step=open_transaction)
     assert completion(pipeline, run) is None
-    stable = reader.TopicReader(pipeline.kafka, pipeline.ledger_topic)
+    stable = run_reader.TopicReader(pipeline.kafka, pipeline.ledger_topic)
     stable.read_stable(lambda records: None)
     at_the_stable_end = threading.Event()
 
@@ -284,7 +284,7 @@ def test_a_complete_behind_an_open_transaction_is_waited_for_if_asked_to(
         if passed == sum(stable.positions.values()) < of:
             at_the_stable_end.set()
 
-    monkeypatch.setattr(reader, "scan_to_end", partial(scan_to_end, progress=progress))
+    monkeypatch.setattr(run_reader, "scan_to_end", partial(scan_to_end, progress=progress))
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(completion, pipeline, run, wait=True)
         # All that is stable has passed its reader: one that took this for the end would find no `complete`, as above.

@@ -17,7 +17,7 @@ from airflow_eos_provider.changes.offsets.change import ALTER, PRUNE, AlterReque
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.journal.change import group_change
+from airflow_eos_provider.journal.group_change import group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import RolloutRecord, RolloutState, Step, StepStatus
 from airflow_eos_provider.lab.lab import Lab

@@ -24,7 +24,7 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION, JarLock, ensure_jars, place
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
+from airflow_eos_provider.lab.lab_processes import MARKER_PROPERTY
 from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.lab.teardown import take_down
 from tests.forked import FORKS

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_eos_provider.connect.cluster.placement import SystemdUnit
 from airflow_eos_provider.finding import Verdict
-from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
+from airflow_eos_provider.lab.lab_processes import MARKER_PROPERTY
 from airflow_eos_provider.lab.waiting import is_healthy
 from airflow_eos_provider.rollout.hosts.choose import service_of
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of

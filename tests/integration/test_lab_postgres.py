@@ -13,10 +13,10 @@ import psutil
 import psycopg2
 import pytest
 
-from airflow_eos_provider.lab.ownership import marker, own_processes, strays
+from airflow_eos_provider.lab.lab_processes import marker, own_processes, strays
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers.postgres import Postgres, unprivileged
-from airflow_eos_provider.processes import ProcessIdentity, spawn
+from airflow_eos_provider.local_processes import ProcessIdentity, spawn
 
 SECONDS = 600
 
@@ -25,10 +25,10 @@ LIFE = """
 import os, sys
 from pathlib import Path
 import psutil
-from airflow_eos_provider.lab.ownership import marker, own_process
+from airflow_eos_provider.lab.lab_processes import marker, own_process
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers.postgres import Postgres
-from airflow_eos_provider.processes import spawn
+from airflow_eos_provider.local_processes import spawn
 folder = Path(sys.argv[1])
 server = Postgres(folder, *free_ports(1), marker=marker(folder, "life"))
 server.prepare()

@@ -14,12 +14,12 @@ from airflow_eos_provider.errors import GateFailedError
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.waiting import is_healthy, wait_for_group
-from airflow_eos_provider.processes import from_pid_file
+from airflow_eos_provider.local_processes import from_pid_file
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import WorkerStartError
 from airflow_eos_provider.rollout.hosts.service import restart_act
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from tests.families import stop_family
 from tests.waiting import until
 

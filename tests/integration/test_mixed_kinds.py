@@ -17,7 +17,7 @@ from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.processes import from_pid_file
+from airflow_eos_provider.local_processes import from_pid_file
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.families import stop_family

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from airflow_eos_provider.kafka.admin.partition_writers import Outcome
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets.topic import read_offsets_topic
+from airflow_eos_provider.offsets.offsets_topic import read_offsets_topic
 from tests.waiting import until_ended
 
 MakeProducer = Callable[..., Producer]

@@ -22,12 +22,12 @@ from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.lab.jars.jars import class_path, ensure_jars
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.servers.connect_worker import Worker
 from airflow_eos_provider.lab.servers.part import write_properties
-from airflow_eos_provider.lab.servers.worker import Worker
 from airflow_eos_provider.lab.waiting import wait_for_group, wait_for_worker
-from airflow_eos_provider.processes import from_pid_file, spawn
+from airflow_eos_provider.local_processes import from_pid_file, spawn
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 
 #: A heartbeat of these labs and a second; a look costs half a second.
 SETTINGS = RolloutSettings(poll_interval_seconds=0.5, hold_seconds=1.3)

@@ -20,7 +20,7 @@ from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.waiting import wait_for_group
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from tests.waiting import wait_for
 
 #: A heartbeat of these labs and a second; a look costs half a second.

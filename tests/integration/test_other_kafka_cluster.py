@@ -13,14 +13,14 @@ import pytest
 import yaml
 from confluent_kafka import KafkaException, Producer
 
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.read.reader import read_to_end
-from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.offsets.seen.group import read_group_offsets
+from airflow_eos_provider.offsets.seen.group_offsets import read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores
 from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed, open_transaction

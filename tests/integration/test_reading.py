@@ -13,14 +13,14 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, UnreachableError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.topics import control_topic, reader as topic_reader
+from airflow_eos_provider.interval.topics import control_topic, run_reader as topic_reader
 from airflow_eos_provider.interval.topics.control_topic import ControlReader, ControlState, generation_records
 from airflow_eos_provider.interval.topics.pins import TopicChangedError
-from airflow_eos_provider.interval.topics.reader import TopicReader
+from airflow_eos_provider.interval.topics.run_reader import TopicReader
+from airflow_eos_provider.kafka.kafka_session import Kafka, Session, WireSession
 from airflow_eos_provider.kafka.read import wire_fetcher
-from airflow_eos_provider.kafka.read.ends import DeletedRecordsError
 from airflow_eos_provider.kafka.read.reader import LogRecord, Reach, read_to_end, scan_to_end
-from airflow_eos_provider.kafka.session import Kafka, Session, WireSession
+from airflow_eos_provider.kafka.read.topic_ends import DeletedRecordsError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.plain import write_plainly

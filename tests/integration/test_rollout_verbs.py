@@ -23,9 +23,9 @@ from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import FencedError, LeaseHeldError, RolloutPausedError, StopRequestedError
 from airflow_eos_provider.journal.journal import ask, read_journal
+from airflow_eos_provider.journal.journal_topic import prepare_journal
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import Request, RequestKind, RolloutState
-from airflow_eos_provider.journal.topic import prepare_journal
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.operators.changes import ConnectCloseOperator, ConnectClosePlanOperator
@@ -36,8 +36,8 @@ from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.outcome import RolloutReport
-from airflow_eos_provider.rollout.plan.plan import Plan
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from tests.integration.mode_evidence import Evidence, assert_told, without_log
 from tests.integration.offsets_cluster import FILE_SOURCE
 from tests.integration.rolling import append, assert_every_line_is_delivered, once_whole, rolling_lab

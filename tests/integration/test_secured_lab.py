@@ -38,13 +38,13 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN, write_rows
-from airflow_eos_provider.kafka import session as session_module
+from airflow_eos_provider.kafka import kafka_session as session_module
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.ownership import own_processes
-from airflow_eos_provider.transactions.ends import ends_of
+from airflow_eos_provider.lab.lab_processes import own_processes
+from airflow_eos_provider.transactions.readable_ends import ends_of
 from tests.lab.security import Principal
 from tests.secret_search import Found, search_files, search_topics, secrets_of
 from tests.waiting import until

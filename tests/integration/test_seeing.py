@@ -34,19 +34,19 @@ from airflow_eos_provider.errors import (
 )
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end, scan_to_end
-from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers.part import write_properties
-from airflow_eos_provider.processes import identify, spawn
-from airflow_eos_provider.rollout.drift.findings import findings
+from airflow_eos_provider.local_processes import identify, spawn
+from airflow_eos_provider.rollout.drift.contradictions import findings
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.observe.reported_states import Doubt, doubtful
-from airflow_eos_provider.rollout.plan import preflight
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.plan import obstacles
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from tests.integration.offsets_cluster import FILE_SOURCE, mirror
 from tests.seen import pid_of
 from tests.waiting import answered, until, until_ended
@@ -604,7 +604,7 @@ class TestTrouble:
             assert f"last reported before it stopped answering: task {source}-0 RUNNING" in dead.found.replace(
                 f"connector {source} RUNNING, ", ""
             )
-            checks = preflight.check(observation, Mode.ENABLED, SETTINGS).checks
+            checks = obstacles.check(observation, Mode.ENABLED, SETTINGS).checks
             (roster,) = [check for check in checks if check.subject == "roster"]
             assert f"{name} is dead" in roster.found
             assert "pid_file" not in roster.remedy
@@ -693,7 +693,7 @@ class TestTrouble:
         assert [f.remedy.partition(" (")[0] for f in findings(observation) if f.found.startswith(same)] == [
             f"write the advertised url in the cluster file: {first.url}"
         ]
-        (roster,) = [c for c in preflight.check(observation, Mode.ENABLED, SETTINGS).checks if c.subject == "roster"]
+        (roster,) = [c for c in obstacles.check(observation, Mode.ENABLED, SETTINGS).checks if c.subject == "roster"]
         assert roster.found.startswith(same)
 
     def test_a_second_group_on_the_same_topics_is_found_refused_and_mended(
@@ -751,7 +751,7 @@ class TestTrouble:
             seen = wait_for("the foreign worker reports", reported_by_the_other)
             words = f"two Connect groups use the same internal topics: {foreign_id}, a member of group foreign"
             assert [f.found for f in findings(seen) if f.found.startswith(words)]
-            result = preflight.check(seen, Mode.ENABLED, SETTINGS)
+            result = obstacles.check(seen, Mode.ENABLED, SETTINGS)
             (refused,) = [check for check in result.findings if check.subject == "connectors"]
             assert refused.verdict is Verdict.FAIL
             assert "a member of group foreign" in refused.found

@@ -20,7 +20,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.servers import worker
+from airflow_eos_provider.lab.servers import connect_worker
 from tests.benchmarks.java_peer import run_java
 
 TASKS = int(os.environ.get("EOS_SOAK_FENCE_TASKS", "300"))
@@ -38,7 +38,7 @@ DEADLINE_SECONDS = 400.0
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "HEAP_MEGABYTES", 3000)  # each task has its producer
+        patch.setattr(connect_worker, "HEAP_MEGABYTES", 3000)  # each task has its producer
         return lab_factory(name="many", mode=Mode.ENABLED, workers=1, test_connectors=True)
 
 

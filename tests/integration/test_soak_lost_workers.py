@@ -22,13 +22,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from airflow_eos_provider.changes.engine import carry_out
 from airflow_eos_provider.changes.fencing.change import FENCING, FencingRequest
-from airflow_eos_provider.changes.fencing.plan import ConnectorRound
+from airflow_eos_provider.changes.fencing.fencing_plan import ConnectorRound
 from airflow_eos_provider.changes.offsets.change import MIGRATE, MigrateRequest, Whose
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.group import WorkerGroup, describe_group
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.demo.connectors import mirror_config

@@ -19,10 +19,10 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, FencedErro
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark.backfill import require_all_complete, write_intervals
-from airflow_eos_provider.interval.spark.files import pinned_files
 from airflow_eos_provider.interval.spark.plans.connect_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.sessions import interrupt, look_often, stop
 from airflow_eos_provider.interval.spark.shipping import package, ship
+from airflow_eos_provider.interval.spark.spark_files import pinned_files
 from airflow_eos_provider.interval.spark.write import write_interval
 from airflow_eos_provider.lab.lab import Lab
 from tests.connect_server import ConnectServer

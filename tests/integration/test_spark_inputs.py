@@ -14,9 +14,9 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.sources import files as files_module, files_source
+from airflow_eos_provider.interval.sources import files_source, source_files as files_module
 from airflow_eos_provider.interval.spark import write_interval
-from airflow_eos_provider.interval.spark.files import FilesSource
+from airflow_eos_provider.interval.spark.spark_files import FilesSource
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.lab.lab import Lab

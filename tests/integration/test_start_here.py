@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_eos_provider.lab.ownership import own_processes
+from airflow_eos_provider.lab.lab_processes import own_processes
 from airflow_eos_provider.lab.teardown import take_down
 from tests.reference import DOCS
 

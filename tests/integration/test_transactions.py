@@ -24,8 +24,8 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, Acl, Operation, Resource
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.read.reader import read_to_end
-from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.observe.observer import Observer

@@ -19,13 +19,13 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.jars import jars
 from airflow_eos_provider.lab.jars.java import java_program, version_text
-from airflow_eos_provider.lab.ownership import exclusive
+from airflow_eos_provider.lab.lab_processes import exclusive
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers.broker import MAIN_CLASS as BROKER, Broker
+from airflow_eos_provider.lab.servers.connect_worker import MAIN_CLASS as WORKER, Worker
 from airflow_eos_provider.lab.servers.part import write_properties
-from airflow_eos_provider.lab.servers.worker import MAIN_CLASS as WORKER, Worker
 from airflow_eos_provider.lab.waiting import wait_for_broker, wait_for_worker
-from airflow_eos_provider.processes import ProcessIdentity, spawn
+from airflow_eos_provider.local_processes import ProcessIdentity, spawn
 
 #: A JVM writes its archive within two or three seconds of its end; the bound is for machines that do much else.
 _WRITING_SECONDS = 120.0

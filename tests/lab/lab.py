@@ -22,14 +22,14 @@ from airflow_eos_provider.lab import teardown
 from airflow_eos_provider.lab.jars import jars
 from airflow_eos_provider.lab.jars.java import java_program
 from airflow_eos_provider.lab.lab import PORT_FREE_SECONDS, Lab, Running
-from airflow_eos_provider.lab.ownership import exclusive, marker, own_processes
+from airflow_eos_provider.lab.lab_processes import exclusive, marker, own_processes
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.record import DEFAULT_WORKERS, LabOptions, LabRecord
 from airflow_eos_provider.lab.servers.broker import Broker
+from airflow_eos_provider.lab.servers.connect_worker import Worker
 from airflow_eos_provider.lab.servers.part import Part
-from airflow_eos_provider.lab.servers.worker import Worker
 from airflow_eos_provider.lab.waiting import wait_for, wait_for_broker
-from airflow_eos_provider.processes import ProcessIdentity, stop_side_by_side
+from airflow_eos_provider.local_processes import ProcessIdentity, stop_side_by_side
 from tests.lab.class_data import BROKER, WORKER, archive_options, ensure_archives, format_log_folder
 from tests.lab.issuer import Issuer
 from tests.lab.machine import Machine, is_machine, remove_control_groups

@@ -18,11 +18,11 @@ from pathlib import Path
 import psutil
 
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab.ownership import MARKER_PROPERTY, own_process
+from airflow_eos_provider.lab.lab_processes import MARKER_PROPERTY, own_process
 from airflow_eos_provider.lab.ports import require_free
 from airflow_eos_provider.lab.servers.part import Part
 from airflow_eos_provider.lab.waiting import wait_for
-from airflow_eos_provider.processes import ProcessIdentity, identify, spawn
+from airflow_eos_provider.local_processes import ProcessIdentity, identify, spawn
 from tests.lab.machine_root import Layer, Root
 
 #: The first machine's address ends with this number; 127.0.0.1 is this machine.

@@ -13,9 +13,9 @@ import psutil
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.jars.java import jvm_command
+from airflow_eos_provider.lab.servers.connect_worker import HEAP_MEGABYTES, MAIN_CLASS, Worker
 from airflow_eos_provider.lab.servers.part import log_config_file, properties_text
-from airflow_eos_provider.lab.servers.worker import HEAP_MEGABYTES, MAIN_CLASS, Worker
-from airflow_eos_provider.processes import ProcessIdentity, identify
+from airflow_eos_provider.local_processes import ProcessIdentity, identify
 from tests.lab.machine import Machine, run_in
 from tests.lab.machine_login import MachineLogin
 from tests.lab.machine_root import CLOCK_FILE, CONFIG_FOLDER, WORKER_USER, accounts, enable

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 from airflow_eos_provider.connect.cluster.description import RestSettings
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.servers.broker import Broker
-from airflow_eos_provider.lab.servers.worker import Worker
+from airflow_eos_provider.lab.servers.connect_worker import Worker
 from airflow_eos_provider.redaction import remember
 
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from airflow_eos_provider.lab.files import files_of
 from airflow_eos_provider.lab.jars.java import SHORT_LIVED, java_program, version_text
-from airflow_eos_provider.lab.ownership import exclusive
+from airflow_eos_provider.lab.lab_processes import exclusive
 
 #: A driver, and the writing of its archive, take 50 s of a core; a machine that does much else took over 300 s.
 _TRAINING_SECONDS = 600.0

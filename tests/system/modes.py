@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from airflow_eos_provider.changes.closing.change import CLOSE, CloseRequest
 from airflow_eos_provider.changes.engine import carry_out, planned
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from tests import seen
 
 SETTINGS = RolloutSettings(poll_interval_seconds=0.3, hold_seconds=1.0, gate_timeout_seconds=600.0)

@@ -12,7 +12,7 @@ import psutil
 
 from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE
 from airflow_eos_provider.lab.servers.airflow import AirflowLab
-from airflow_eos_provider.processes import ProcessIdentity, identify
+from airflow_eos_provider.local_processes import ProcessIdentity, identify
 
 _LOOK_SECONDS = 0.2
 

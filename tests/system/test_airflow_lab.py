@@ -16,7 +16,7 @@ import pytest
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.servers.airflow import MARKER_VARIABLE, AirflowLab, AirflowOptions
 from airflow_eos_provider.lab.servers.postgres import Postgres
-from airflow_eos_provider.processes import identify
+from airflow_eos_provider.local_processes import identify
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from airflow_eos_provider.lab.servers.airflow_rest import (
     RequiredAction,
 )
 from airflow_eos_provider.lab.servers.postgres import Postgres
-from airflow_eos_provider.processes import ProcessIdentity, identify
+from airflow_eos_provider.local_processes import ProcessIdentity, identify
 from tests import waiting
 from tests.system.components import all_results_are_in, ended, has_heard_of_the_end, main_process, succeeded, suspended
 

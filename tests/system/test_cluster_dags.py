@@ -28,7 +28,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.verify import statuses
-from airflow_eos_provider.journal.change import group_change
+from airflow_eos_provider.journal.group_change import group_change
 from airflow_eos_provider.journal.journal import Journal, JournalContent, read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState
 from airflow_eos_provider.kafka.acl_values import Acl
@@ -38,7 +38,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.servers.airflow import COMPONENTS, AirflowLab, AirflowOptions, database_name, wait_for_dag
 from airflow_eos_provider.lab.servers.airflow_rest import FINAL_STATES, AirflowRest, RequiredAction
 from airflow_eos_provider.lab.servers.postgres import Postgres
-from airflow_eos_provider.processes import identify
+from airflow_eos_provider.local_processes import identify
 from airflow_eos_provider.stored import from_json
 from tests import seen
 from tests.integration.hanging_transaction import HangingTransaction

@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.demo.command import INTRODUCTION, LOG_WIDTH
+from airflow_eos_provider.demo.demo_command import INTRODUCTION, LOG_WIDTH
 from airflow_eos_provider.demo.main_job import lab_folder, take_down
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.ownership import own_processes
+from airflow_eos_provider.lab.lab_processes import own_processes
 from airflow_eos_provider.lab.servers.airflow import AirflowLab
-from airflow_eos_provider.processes import ProcessIdentity
+from airflow_eos_provider.local_processes import ProcessIdentity
 from tests.ctrl_c import take_ctrl_c
 from tests.waiting import until
 

@@ -74,3 +74,16 @@ def test_the_wheel_contains_every_module_and_nothing_of_the_tests(wheel: Path) -
 def test_the_changelog_begins_with_this_version() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert text.partition("\n## ")[2].split()[0] == airflow_eos_provider.__version__
+
+
+def test_a_modules_name_occurs_once() -> None:
+    """But surfaces name a module after what it shows, and each change is declared in its ``change.py``."""
+    package = Path(airflow_eos_provider.__file__).parent
+    surfaces = "assets cli dag_factories decorators demo hooks notifications operators sensors triggers ui"
+    places: dict[str, list[str]] = {}
+    for path in sorted(package.rglob("*.py")):
+        place = path.relative_to(package)
+        is_named_alike = place.parts[0] in surfaces.split() or place.match("changes/*/change.py")
+        if not is_named_alike and path.stem != "__init__":
+            places.setdefault(path.stem, []).append(str(place))
+    assert [where for where in places.values() if len(where) > 1] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from airflow_eos_provider.processes import from_pid_file, spawn
+from airflow_eos_provider.local_processes import from_pid_file, spawn
 
 PROGRAM = [sys.executable, "-c", "import time; time.sleep(60)"]
 

@@ -10,7 +10,7 @@ from airflow_eos_provider.acls.tool_rules import journal_rights
 from airflow_eos_provider.changes.change import TAKE_OVER_HELP, Change, Done, Plan, option
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.connect.connect_session import ConnectSession
     from airflow_eos_provider.journal.journal import Journal
 
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_eos_provider.changes.change import Plan
-from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
+from airflow_eos_provider.connect.connect_session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.errors import EosError, RefusedError
 from airflow_eos_provider.journal.content import JournalContent, not_understood
 from airflow_eos_provider.journal.journal import Journal, read_journal, require_free
+from airflow_eos_provider.journal.journal_topic import clock_of
 from airflow_eos_provider.journal.records import (
     ChangeRecord,
     Lease,
@@ -22,7 +23,6 @@ from airflow_eos_provider.journal.records import (
     Step,
 )
 from airflow_eos_provider.journal.stop_requests import ask_to_stop
-from airflow_eos_provider.journal.topic import clock_of
 
 #: How it ends: its controller is asked to stop; its controller is fenced; nobody carries it out.
 ASKED, FENCED, CLOSED = "asked to stop", "fenced", "closed"

@@ -12,12 +12,12 @@ from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.stored import from_json, to_json
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceId, FenceLook
-    from airflow_eos_provider.changes.fencing.plan import Decision
+    from airflow_eos_provider.changes.fencing.fencing_facts import ConnectorLook, FenceId, FenceLook
+    from airflow_eos_provider.changes.fencing.fencing_plan import Decision
     from airflow_eos_provider.changes.fencing.round import Round
     from airflow_eos_provider.connect.cluster.description import ConnectCluster
-    from airflow_eos_provider.connect.session import ConnectSession
-    from airflow_eos_provider.journal.change import GroupChange
+    from airflow_eos_provider.connect.connect_session import ConnectSession
+    from airflow_eos_provider.journal.group_change import GroupChange
 
 #: Of a connector with more ids only those are shown that have a transaction open, unless all are wanted.
 _SHOWN_IDS = 10
@@ -69,7 +69,7 @@ class Fencing(Change[FencingRequest]):
     list_examples = ("eos fencing list", "eos fencing list orders -o wide  # with every transactional id")
 
     def session(self, cluster: ConnectCluster) -> ConnectSession:
-        from airflow_eos_provider.connect.session import ConnectSession
+        from airflow_eos_provider.connect.connect_session import ConnectSession
 
         return ConnectSession(cluster, answer_seconds=_ANSWER_SECONDS)
 
@@ -106,8 +106,8 @@ class Fencing(Change[FencingRequest]):
         )
 
     def _decide(self, session: ConnectSession, request: FencingRequest) -> tuple[FenceLook, Decision]:
-        from airflow_eos_provider.changes.fencing.look import look
-        from airflow_eos_provider.changes.fencing.plan import decide
+        from airflow_eos_provider.changes.fencing.fencing_facts import look
+        from airflow_eos_provider.changes.fencing.fencing_plan import decide
 
         seen = look(session, _config_topic(session, request.config_topic), request.connectors)
         return seen, decide(seen, named=bool(request.connectors), pending_only=request.pending)
@@ -115,7 +115,7 @@ class Fencing(Change[FencingRequest]):
     def _rounds(
         self, session: ConnectSession, plan: Plan, report: Callable[[str], None] = lambda line: None
     ) -> list[Round]:
-        from airflow_eos_provider.changes.fencing.plan import ConnectorRound
+        from airflow_eos_provider.changes.fencing.fencing_plan import ConnectorRound
         from airflow_eos_provider.changes.fencing.round import Round
 
         topic = _config_topic(session, plan.request["config_topic"])

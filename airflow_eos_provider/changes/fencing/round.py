@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_eos_provider.changes.fencing.plan import SLOW_REMEDY, ConnectorRound, to_restart
+from airflow_eos_provider.changes.fencing.fencing_plan import SLOW_REMEDY, ConnectorRound, to_restart
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.rest import ConnectRest, TaskStatus
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.task_failures import name_failure
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, RefusedError
-from airflow_eos_provider.journal.change import PAUSE_SECONDS, GroupChange
+from airflow_eos_provider.journal.group_change import PAUSE_SECONDS, GroupChange
 from airflow_eos_provider.kafka.admin.transactions import Fenced, TransactionDescription
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.offsets.stores import WorkersKafka
 
 #: All ids of one connector are fenced within so many seconds.

@@ -11,7 +11,7 @@ from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP, Run
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.connect.connect_session import ConnectSession
     from airflow_eos_provider.interval.pipeline import Pipeline
 
 

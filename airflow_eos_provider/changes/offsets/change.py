@@ -13,15 +13,15 @@ from airflow_eos_provider.acls.tool_rules import offsets_rights
 from airflow_eos_provider.changes.change import Change, Done, Plan, option, read_request
 from airflow_eos_provider.errors import ConfigurationError, NothingDoneError
 from airflow_eos_provider.offsets.user_json import parse_where, read_file
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb, Wanted, parse_offsets, parse_one
+from airflow_eos_provider.offsets.verbs.offsets_request import OffsetsRequest, Verb, Wanted, parse_offsets, parse_one
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from airflow_eos_provider.connect.session import ConnectSession
-    from airflow_eos_provider.journal.change import GroupChange
+    from airflow_eos_provider.connect.connect_session import ConnectSession
+    from airflow_eos_provider.journal.group_change import GroupChange
     from airflow_eos_provider.offsets.verbs.apply import ConnectorReport, OffsetsChanger
-    from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
+    from airflow_eos_provider.offsets.verbs.offsets_plan import OffsetsPlan
 
 #: What each of these commands does with the connector; part of their help.
 _STEPS = (
@@ -201,7 +201,7 @@ class OffsetsChange(Change[R]):
 
     def plan(self, session: ConnectSession, request: R) -> Plan:
         """The plan. Every connector's is made before the first one is stopped."""
-        from airflow_eos_provider.offsets.verbs.plan import OFFSETS_OF
+        from airflow_eos_provider.offsets.verbs.offsets_plan import OFFSETS_OF
 
         changer = self._changer(session, asdict(request))
         wanted, notes = self._wanted(changer, request)
@@ -265,7 +265,7 @@ class OffsetsChange(Change[R]):
 
 
 def _plans(plan: Plan) -> list[OffsetsPlan]:
-    from airflow_eos_provider.offsets.verbs.plan import OFFSETS_OF, OffsetsPlan
+    from airflow_eos_provider.offsets.verbs.offsets_plan import OFFSETS_OF, OffsetsPlan
     from airflow_eos_provider.stored import from_json
 
     return [from_json(OffsetsPlan, content) for content in plan.content[OFFSETS_OF].values()]
@@ -427,7 +427,7 @@ class Prune(OffsetsChange[PruneRequest]):
 
     def takes_up(self, request: PruneRequest, unfinished: Plan) -> bool:
         """Without a connector it is for all, so it resumes the prune of one, too; with one, a prune that has it."""
-        from airflow_eos_provider.offsets.verbs.plan import OFFSETS_OF
+        from airflow_eos_provider.offsets.verbs.offsets_plan import OFFSETS_OF
 
         begun = read_request(PruneRequest, unfinished.request)
         is_in_it = request.connector in ("", *unfinished.content[OFFSETS_OF])

@@ -12,8 +12,8 @@ from airflow_eos_provider.stored import from_json, to_json
 
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.own_topic.drop import OwnTopic
-    from airflow_eos_provider.connect.session import ConnectSession
-    from airflow_eos_provider.journal.change import GroupChange
+    from airflow_eos_provider.connect.connect_session import ConnectSession
+    from airflow_eos_provider.journal.group_change import GroupChange
 
 
 @dataclass(frozen=True, slots=True)

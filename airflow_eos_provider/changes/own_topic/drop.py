@@ -12,18 +12,18 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.properties import trimmed
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import OFFSETS, OWN_TOPIC, read_worker_files
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.offsets.offsets_topic import OffsetsTopic
 from airflow_eos_provider.offsets.seen.copies import Copies, copies
-from airflow_eos_provider.offsets.seen.group import read_group_offsets
+from airflow_eos_provider.offsets.seen.group_offsets import read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere, source_of
-from airflow_eos_provider.offsets.topic import OffsetsTopic
-from airflow_eos_provider.rollout.plan.preflight import FIRST_VERSION, kafka_version
+from airflow_eos_provider.rollout.plan.obstacles import FIRST_VERSION, kafka_version
 
 #: Limit of all workers' answers, and of one's, seconds.
 _SECONDS = 60.0

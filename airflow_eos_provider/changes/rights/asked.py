@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
+from airflow_eos_provider.acls.cluster_facts import Facts, Principals, Seen, facts_of
 from airflow_eos_provider.acls.judge import Authorizer, judge
-from airflow_eos_provider.acls.look import look, read_authorizer
+from airflow_eos_provider.acls.read_rights import look, read_authorizer
 from airflow_eos_provider.acls.rules import ConnectorFacts, IntervalFacts, Role, Rule, also_reached, interval_rules
 from airflow_eos_provider.acls.tool_rules import Needs, ToolFacts, tool_rules
 from airflow_eos_provider.changes.declared import VERBS
-from airflow_eos_provider.changes.rights.plan import AclPlan, acls_of_connector, plan_grant, plan_revoke, require_acls
-from airflow_eos_provider.changes.rights.request import RightsRequest
+from airflow_eos_provider.changes.rights.rights_plan import (
+    AclPlan,
+    acls_of_connector,
+    plan_grant,
+    plan_revoke,
+    require_acls,
+)
+from airflow_eos_provider.changes.rights.rights_request import RightsRequest
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.interval.group_pipelines import pipelines_on_record

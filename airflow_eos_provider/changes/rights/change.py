@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_eos_provider.acls.tool_rules import acl_rights
 from airflow_eos_provider.changes.change import Change, Done, Plan
-from airflow_eos_provider.changes.rights.request import RevokeRequest, RightsRequest
+from airflow_eos_provider.changes.rights.rights_request import RevokeRequest, RightsRequest
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.stored import from_json
 
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.rights.asked import AskedRights
-    from airflow_eos_provider.changes.rights.plan import AclPlan
-    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.changes.rights.rights_plan import AclPlan
+    from airflow_eos_provider.connect.connect_session import ConnectSession
     from airflow_eos_provider.kafka.acl_values import Acl
     from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
     from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
@@ -68,7 +68,7 @@ class RightsChange(Change[R]):
 
     def apply(self, session: ConnectSession, plan: Plan, act: None, report: Callable[[str], None]) -> Done:
         from airflow_eos_provider.kafka.acl_values import Acl
-        from airflow_eos_provider.kafka.session import Session
+        from airflow_eos_provider.kafka.kafka_session import Session
 
         kafka, planned = session.kafka, plan.content["kafka_cluster_id"]
         with ExitStack() as stack:

@@ -12,10 +12,10 @@ from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.stored import from_json, to_json
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.changes.topics.look import InternalTopicsClient
-    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.changes.topics.topics_repair import InternalTopicsClient
+    from airflow_eos_provider.connect.connect_session import ConnectSession
     from airflow_eos_provider.connect.topics.topic_checks import TopicChange, TopicFinding, TopicPlan, TopicsLook
-    from airflow_eos_provider.journal.change import GroupChange
+    from airflow_eos_provider.journal.group_change import GroupChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class CreateTopics(Change[TopicsRequest]):
     rights = (topics_rights,)
 
     def plan(self, session: ConnectSession, request: TopicsRequest) -> Plan:
-        from airflow_eos_provider.changes.topics.look import InternalTopicsClient
+        from airflow_eos_provider.changes.topics.topics_repair import InternalTopicsClient
         from airflow_eos_provider.connect.topics.topic_checks import findings, plan_of
 
         client = InternalTopicsClient(session, **asdict(request))
@@ -92,7 +92,7 @@ class CreateTopics(Change[TopicsRequest]):
         self, session: ConnectSession, plan: Plan
     ) -> tuple[InternalTopicsClient, TopicPlan, TopicsLook, tuple[TopicChange, ...]]:
         """What of an approved plan would be planned now, too; the rest of it is done."""
-        from airflow_eos_provider.changes.topics.look import InternalTopicsClient
+        from airflow_eos_provider.changes.topics.topics_repair import InternalTopicsClient
         from airflow_eos_provider.connect.topics.topic_checks import TopicPlan, plan_of
 
         approved = from_json(TopicPlan, plan.content)

@@ -13,12 +13,12 @@ from airflow_eos_provider.kafka.acl_values import Operation, Resource
 from airflow_eos_provider.kafka.admin.client import Place
 from airflow_eos_provider.kafka.admin.open_transactions import HeldOpen
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.questions import not_allowed
-from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.transactions.ends import PartitionEnds, ends_document, known_ends
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, Hanging, HangingLook, find_hanging
-from airflow_eos_provider.transactions.look import no_topic
+from airflow_eos_provider.transactions.known_ids import no_topic
+from airflow_eos_provider.transactions.readable_ends import PartitionEnds, ends_document, known_ends
 
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.transactions.change import AbortRequest

@@ -11,7 +11,7 @@ from airflow_eos_provider.changes.change import Change, Done, Plan, option
 
 if TYPE_CHECKING:
     from airflow_eos_provider.changes.transactions.abort import Found
-    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.connect.connect_session import ConnectSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from airflow_eos_provider.changes.change import Change, Done, Plan, option
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, GROUP_HELP
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.connect.session import ConnectSession
-    from airflow_eos_provider.journal.change import GroupChange
+    from airflow_eos_provider.connect.connect_session import ConnectSession
+    from airflow_eos_provider.journal.group_change import GroupChange
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 from airflow_eos_provider.changes.change import Plan
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.errors import EosError, RefusedError
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.verify import control
-from airflow_eos_provider.journal.change import GroupChange, require_no_open_rollout
 from airflow_eos_provider.journal.content import JournalContent
+from airflow_eos_provider.journal.group_change import GroupChange, require_no_open_rollout
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.topics import Topics

@@ -13,12 +13,12 @@ from rich.text import Text
 from airflow_eos_provider.acls.check import AclReport, check as check_rights
 from airflow_eos_provider.acls.forms import Form, kafka_acls_lines, written
 from airflow_eos_provider.acls.judge import RightFinding
-from airflow_eos_provider.acls.look import read_authorizer
+from airflow_eos_provider.acls.read_rights import read_authorizer
 from airflow_eos_provider.acls.rules import Rule, also_reached
 from airflow_eos_provider.changes.change import read_request
 from airflow_eos_provider.changes.rights.asked import AskedRights, asked_rights
 from airflow_eos_provider.changes.rights.change import also_reaches
-from airflow_eos_provider.changes.rights.request import RightsRequest
+from airflow_eos_provider.changes.rights.rights_request import RightsRequest
 from airflow_eos_provider.cli.client_options import client_properties
 from airflow_eos_provider.cli.common import (
     console,
@@ -29,8 +29,8 @@ from airflow_eos_provider.cli.common import (
 )
 from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.connect.cluster.description import exposed_file
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted, ranges
 from airflow_eos_provider.errors import ConfigurationError, NotKnownError
 from airflow_eos_provider.finding import Verdict

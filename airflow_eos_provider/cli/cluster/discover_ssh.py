@@ -13,8 +13,8 @@ from airflow_eos_provider.connect.cluster.description import worker_id_of
 from airflow_eos_provider.connect.cluster.placement import PRIVILEGES, MachineDescription, SshLogin
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.rollout.hosts.address import port_of
-from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, look_at
 from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, propose, shared
+from airflow_eos_provider.rollout.hosts.discovery.search_machine import MachineLook, look_at
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 
 #: So many machines are looked at at once.

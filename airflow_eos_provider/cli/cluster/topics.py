@@ -12,11 +12,11 @@ from rich.text import Text
 
 from airflow_eos_provider.changes.change import read_request
 from airflow_eos_provider.changes.topics.change import TopicsRequest
-from airflow_eos_provider.changes.topics.look import InternalTopicsClient
+from airflow_eos_provider.changes.topics.topics_repair import InternalTopicsClient
 from airflow_eos_provider.cli.cluster.topics_list import list_
 from airflow_eos_provider.cli.common import console, load_cluster, show_finding, table
 from airflow_eos_provider.cli.look import Found, add_look
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.topics.topic_checks import CLEANUP, IN_SYNC, TopicsLook, findings
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.finding import Finding, Verdict, overall

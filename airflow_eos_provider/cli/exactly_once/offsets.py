@@ -24,15 +24,15 @@ from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.kafka.admin.partition_writers import Outcome
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.copies import copies, left_behind_lines
+from airflow_eos_provider.offsets.seen.current_offsets import OffsetsLook
 from airflow_eos_provider.offsets.seen.difference import Difference, difference, own_from_global
-from airflow_eos_provider.offsets.seen.group import SeenOffset, matching
-from airflow_eos_provider.offsets.seen.look import OffsetsLook
+from airflow_eos_provider.offsets.seen.group_offsets import SeenOffset, matching
 from airflow_eos_provider.offsets.user_json import parse_where
 from airflow_eos_provider.output import Output, OutputOption, print_documents, print_json
 

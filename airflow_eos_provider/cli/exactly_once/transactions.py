@@ -23,21 +23,21 @@ from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.exactly_once.transactions_watch import TopicsOption, watch_
 from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.data_text import counted, duration, sentence
 from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
 from airflow_eos_provider.kafka.admin.client import Place
 from airflow_eos_provider.output import Output
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Limits, idle_ids, live_ids
 from airflow_eos_provider.transactions.auditor import Auditor
-from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_document, ends_of
 from airflow_eos_provider.transactions.hanging import HangingLook
-from airflow_eos_provider.transactions.look import (
+from airflow_eos_provider.transactions.known_ids import (
     Filter,
     KnownId,
     id_expiration_seconds,
     named_ids,
 )
+from airflow_eos_provider.transactions.readable_ends import EndsOrWhy, PartitionEnds, ends_document, ends_of
 from airflow_eos_provider.transactions.readers import ReadersLook, hanging_document, readers_of, sink_groups
 from airflow_eos_provider.transactions.scope import Scope, connectors_of
 

@@ -16,11 +16,11 @@ import typer
 
 from airflow_eos_provider.cli.common import print_lines, progress_console, report_line
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import RolloutPausedError, UnreachableError
-from airflow_eos_provider.transactions.changes import Change, ChangeKind, Moment, changes
-from airflow_eos_provider.transactions.look import Filter
+from airflow_eos_provider.transactions.differences import Change, ChangeKind, Moment, changes
+from airflow_eos_provider.transactions.known_ids import Filter
 from airflow_eos_provider.transactions.scope import Scope
 
 _STYLES = {

@@ -37,9 +37,9 @@ from airflow_eos_provider.cli.confirm import (
 )
 from airflow_eos_provider.cli.look import Found, look_command
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.downgrade.look import left_behind
+from airflow_eos_provider.downgrade.downgrade_state import left_behind
 from airflow_eos_provider.errors import EosError, PlanMovedError
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.offsets import user_json
@@ -47,10 +47,10 @@ from airflow_eos_provider.offsets.seen.copies import Copies, left_behind_lines
 from airflow_eos_provider.output import Output, OutputOption, is_for_scripts
 from airflow_eos_provider.plan_hash import PLANS_FOLDER
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.history import unfinished_rollout
 from airflow_eos_provider.rollout.outcome import RolloutReport, WorkerOutcome
-from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.plan.roll_plan import ChangeKind, Plan
+from airflow_eos_provider.rollout.roll_history import unfinished_rollout
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from airflow_eos_provider.stored import to_json
 
 ToOption = Annotated[

@@ -22,14 +22,14 @@ from airflow_eos_provider.cli.common import (
 from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.look import Found, look_command
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.downgrade.look import look_before
+from airflow_eos_provider.downgrade.downgrade_state import look_before
 from airflow_eos_provider.downgrade.older import DowngradeLook, findings as downgrade_findings
 from airflow_eos_provider.finding import Finding, Verdict, overall
+from airflow_eos_provider.preflight.collect_facts import Scope, look
 from airflow_eos_provider.preflight.findings import ConnectorFinding
-from airflow_eos_provider.preflight.look import Scope, look
-from airflow_eos_provider.preflight.report import Report
+from airflow_eos_provider.preflight.preflight_report import Report
 from airflow_eos_provider.stored import to_json
 
 #: A validation may wait for the system that a connector reads, seconds.

@@ -52,10 +52,11 @@ from airflow_eos_provider.errors import (
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import Request, RequestKind, RolloutState, Step
 from airflow_eos_provider.journal.stop_requests import ANSWER_SECONDS, Answer, ask_to_stop
-from airflow_eos_provider.kafka.session import Kafka, Session
+from airflow_eos_provider.kafka.kafka_session import Kafka, Session
 from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.history import (
+from airflow_eos_provider.rollout.outcome import WorkerOutcome
+from airflow_eos_provider.rollout.roll_history import (
     INTERRUPTED,
     ForeignRollout,
     Rollout,
@@ -65,8 +66,7 @@ from airflow_eos_provider.rollout.history import (
     restores_files,
     whole_history,
 )
-from airflow_eos_provider.rollout.outcome import WorkerOutcome
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 
 rollouts_app = typer.Typer(no_args_is_help=True, add_completion=False)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: The clients of a source connector: its producers, the consumer of its offsets, and the one that fences its producers.

@@ -18,9 +18,9 @@ from airflow_eos_provider.connect.topics.config_topic import SESSION_KEY, UNKNOW
 from airflow_eos_provider.connect.transactional_ids import leader_id
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.admin.partition_writers import Progress
+from airflow_eos_provider.kafka.kafka_session import Kafka, session_of
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.read.writers import part_of, read_writers
-from airflow_eos_provider.kafka.session import Kafka, session_of
 
 #: The read is given up when no position has moved for so long, seconds.
 STALL_SECONDS = 30.0

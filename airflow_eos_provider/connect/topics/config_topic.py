@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_eos_provider.connect.properties import trimmed
+from airflow_eos_provider.kafka.kafka_session import Kafka, session_of
 from airflow_eos_provider.kafka.read.follow import Follower
 from airflow_eos_provider.kafka.read.reader import LogRecord
-from airflow_eos_provider.kafka.session import Kafka, session_of
 
 SESSION_KEY = "session-key"
 

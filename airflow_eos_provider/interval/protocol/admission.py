@@ -25,7 +25,7 @@ from airflow_eos_provider.interval.protocol.next_producer import NextProducer
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics.control_topic import ControlReader, ControlState, pipeline_record, plan_record
 from airflow_eos_provider.interval.topics.ledger import CompleteRecord, LedgerState
-from airflow_eos_provider.interval.topics.reader import TopicReader
+from airflow_eos_provider.interval.topics.run_reader import TopicReader
 from airflow_eos_provider.interval.topics.run_topics import RunTopics
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer, TransactionExpiredError, UndecidedError
 

@@ -129,10 +129,10 @@ from airflow_eos_provider.interval.topics.ledger import (
     slice_key,
 )
 from airflow_eos_provider.interval.topics.preparation import retention_of
-from airflow_eos_provider.interval.topics.reader import ReportBackoff, TopicReader, open_reader
+from airflow_eos_provider.interval.topics.run_reader import ReportBackoff, TopicReader, open_reader
 from airflow_eos_provider.interval.topics.run_topics import RunTopics
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 

@@ -27,9 +27,9 @@ from airflow_eos_provider.interval.progress import OnStep, Report, silent
 from airflow_eos_provider.interval.protocol.next_producer import NextProducer
 from airflow_eos_provider.interval.topics.control_topic import ControlReader
 from airflow_eos_provider.interval.topics.ledger import LedgerState, SliceRecord, complete_key, slice_key
-from airflow_eos_provider.interval.topics.reader import TopicReader, open_reader
+from airflow_eos_provider.interval.topics.run_reader import TopicReader, open_reader
 from airflow_eos_provider.interval.write.slice_writer import SliceWriter, open_producer
-from airflow_eos_provider.kafka.session import WireSession
+from airflow_eos_provider.kafka.kafka_session import WireSession
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 

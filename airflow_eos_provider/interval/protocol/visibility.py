@@ -21,16 +21,16 @@ from airflow_eos_provider.errors import EosError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.progress import Report, silent
-from airflow_eos_provider.interval.topics.reader import ReportBackoff, ask_until_answered
+from airflow_eos_provider.interval.topics.run_reader import ReportBackoff, ask_until_answered
 from airflow_eos_provider.kafka.admin.transactions import (
     ActiveProducer,
     TransactionDescription,
     TransactionListing,
     TransactionsClient,
 )
+from airflow_eos_provider.kafka.kafka_session import Kafka, session_of
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
-from airflow_eos_provider.kafka.read.ends import Ends, Reach
-from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.read.topic_ends import Ends, Reach
 from airflow_eos_provider.kafka.topics import Topics
 
 #: Between two looks at the stable ends, seconds: at first, and at most.

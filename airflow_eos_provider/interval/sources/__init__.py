@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_eos_provider.public_names import lazily
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.interval.spark.files import files_source as files_source
     from airflow_eos_provider.interval.spark.kafka_source import kafka_source as kafka_source
+    from airflow_eos_provider.interval.spark.spark_files import files_source as files_source
 
 __all__, __getattr__ = lazily(__name__, extra="spark")

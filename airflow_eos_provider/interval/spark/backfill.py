@@ -22,9 +22,9 @@ from airflow_eos_provider.interval.messages import Completed
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.progress import Report, silent
 from airflow_eos_provider.interval.protocol.admission import overlap
-from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.sessions import end, is_remote, is_server_lost
 from airflow_eos_provider.interval.spark.slicing import require_frame
+from airflow_eos_provider.interval.spark.spark_files import FilesSource
 from airflow_eos_provider.interval.spark.write import write_interval
 from airflow_eos_provider.interval.topics.ledger import CompleteRecord
 from airflow_eos_provider.interval.topics.pins import Pins, TopicChangedError

@@ -23,10 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_eos_provider.errors import ConfigurationError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
-from airflow_eos_provider.kafka.read.ends import Ends, Reach
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.read.topic_ends import Ends, Reach
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 

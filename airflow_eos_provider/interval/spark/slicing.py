@@ -22,9 +22,8 @@ from airflow_eos_provider.interval.messages import SliceFigures, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.sources.files import FileSet, look_at, require_planned_files
+from airflow_eos_provider.interval.sources.source_files import FileSet, look_at, require_planned_files
 from airflow_eos_provider.interval.spark.executors.tasks import REPORT_COLUMN, SLICE_COLUMN, shipped
-from airflow_eos_provider.interval.spark.files import FilesSource, pinned_files, require_still_pinned
 from airflow_eos_provider.interval.spark.plans.classic_plan import refuse_moving, refuse_unstable
 from airflow_eos_provider.interval.spark.plans.connect_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.reruns import StageWatch
@@ -35,6 +34,7 @@ from airflow_eos_provider.interval.spark.sessions import (
     quoted,
     without_adaptive_execution,
 )
+from airflow_eos_provider.interval.spark.spark_files import FilesSource, pinned_files, require_still_pinned
 
 #: What tasks report, as JSON. Spark's JVM parses a schema in words, by forty questions of the driver's.
 REPORTS = StructType([StructField(REPORT_COLUMN, StringType())])

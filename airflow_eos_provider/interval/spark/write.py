@@ -24,14 +24,14 @@ from airflow_eos_provider.interval.messages import Completed, SliceResult, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.progress import Report, silent
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.sources.files import Dropped
+from airflow_eos_provider.interval.sources.source_files import Dropped
 from airflow_eos_provider.interval.spark.executors.tasks import shipped
-from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.spark.sessions import awaited, interruptible, is_remote
 from airflow_eos_provider.interval.spark.shipping import require_login, ship
 from airflow_eos_provider.interval.spark.slicing import REPORTS, Files, PartitionRows, Rows, Work
 from airflow_eos_provider.interval.spark.spark_errors import explained, is_of_spark, require_pandas, spark_errors
+from airflow_eos_provider.interval.spark.spark_files import FilesSource
 from airflow_eos_provider.stored import from_json
 
 

@@ -24,10 +24,10 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.progress import Report, silent
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics.pins import Pinned, Pins, TopicPin
-from airflow_eos_provider.interval.topics.reader import Take, TopicReader
+from airflow_eos_provider.interval.topics.run_reader import Take, TopicReader
+from airflow_eos_provider.kafka.kafka_session import Kafka
 from airflow_eos_provider.kafka.read.follow import FOLLOWED_SECONDS
 from airflow_eos_provider.kafka.read.reader import Elapsed, LogRecord
-from airflow_eos_provider.kafka.session import Kafka
 
 PLAN = "connector-"
 _TASK = "task-"

@@ -9,8 +9,8 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.topics.pins import Pins, TopicChangedError, TopicPin
 from airflow_eos_provider.interval.topics.reserved import require_data
 from airflow_eos_provider.interval.topics.timestamps import Retention
+from airflow_eos_provider.kafka.kafka_session import Kafka, settings_of
 from airflow_eos_provider.kafka.questions import TopicDescription
-from airflow_eos_provider.kafka.session import Kafka, settings_of
 from airflow_eos_provider.kafka.topics import Topics, missing_topic, needed_in_sync
 from airflow_eos_provider.kafka.write.partitioner import missing_partition
 

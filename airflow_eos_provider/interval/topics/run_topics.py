@@ -15,9 +15,9 @@ from airflow_eos_provider.interval.topics.control_topic import ControlReader, Co
 from airflow_eos_provider.interval.topics.ledger import Claim, CompleteRecord, LedgerState
 from airflow_eos_provider.interval.topics.pins import Pinned, Pins, TopicChangedError, TopicPin, require_same
 from airflow_eos_provider.interval.topics.preparation import find_topics, prepare_topics
-from airflow_eos_provider.interval.topics.reader import TopicReader
 from airflow_eos_provider.interval.topics.reserved import require_data
-from airflow_eos_provider.kafka.session import Kafka
+from airflow_eos_provider.interval.topics.run_reader import TopicReader
+from airflow_eos_provider.kafka.kafka_session import Kafka
 from airflow_eos_provider.kafka.topics import Topics
 
 #: Of so many runs an error has the names.

@@ -18,7 +18,7 @@ from airflow_eos_provider.interval.progress import OnStep, silent
 from airflow_eos_provider.interval.topics.ledger import SliceMeasures, SliceRecord, slice_record
 from airflow_eos_provider.interval.topics.preparation import TargetTopics
 from airflow_eos_provider.interval.write.tally import Tally
-from airflow_eos_provider.kafka.session import Kafka
+from airflow_eos_provider.kafka.kafka_session import Kafka
 from airflow_eos_provider.kafka.write.batch_encoder import BatchEncoder
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.kafka.write.producer import UNBOUNDED, TransactionalProducer

@@ -27,6 +27,7 @@ from airflow_eos_provider.errors import (
 )
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Resource
 from airflow_eos_provider.kafka.admin.acls import create_acls, delete_acls, read_acls
+from airflow_eos_provider.kafka.admin.bulk_fencing import Fenced, fence_round
 from airflow_eos_provider.kafka.admin.client import Admin, Place, error_in
 from airflow_eos_provider.kafka.admin.coordinators import (
     ABOUT_ID,
@@ -36,7 +37,7 @@ from airflow_eos_provider.kafka.admin.coordinators import (
     loaded_coordinators,
     one_id_for_each,
 )
-from airflow_eos_provider.kafka.admin.fencing import Fenced, fence_round
+from airflow_eos_provider.kafka.admin.id_rights import may_describe, may_join, may_write
 from airflow_eos_provider.kafka.admin.open_transactions import (
     ActiveProducer,
     HeldLook,
@@ -48,7 +49,6 @@ from airflow_eos_provider.kafka.admin.open_transactions import (
     write_abort_marker,
     writing,
 )
-from airflow_eos_provider.kafka.admin.rights import may_describe, may_join, may_write
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.questions import not_allowed
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from airflow_eos_provider.errors import ConfigurationError, ReadTimeoutError
+from airflow_eos_provider.kafka.kafka_session import Kafka, Session, session_of
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
-from airflow_eos_provider.kafka.read.ends import Ends, Reach, ReplacedTopicError
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
-from airflow_eos_provider.kafka.session import Kafka, Session, session_of
+from airflow_eos_provider.kafka.read.topic_ends import Ends, Reach, ReplacedTopicError
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from confluent_kafka import OFFSET_END, KafkaError, KafkaException, Message, Top
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
 from airflow_eos_provider.kafka.clients import NOT_KNOWN, AssignedConsumer
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.questions import not_allowed
 from airflow_eos_provider.kafka.read.fetched import NO_LOOK, FetchOptions, LogRecord, Look
-from airflow_eos_provider.kafka.session import Session
 
 #: Records handed over at once, at most. Larger batches fall out of the processor's cache and are slower.
 _BATCH = 500

@@ -19,10 +19,10 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
+from airflow_eos_provider.kafka.kafka_session import Kafka, Session, WireSession, session_of
 from airflow_eos_provider.kafka.questions import CONNECT_SECONDS
-from airflow_eos_provider.kafka.read.ends import Ends, Reach, ReplacedTopicError
 from airflow_eos_provider.kafka.read.fetched import Fetcher, FetchOptions, LogRecord, Look
-from airflow_eos_provider.kafka.session import Kafka, Session, WireSession, session_of
+from airflow_eos_provider.kafka.read.topic_ends import Ends, Reach, ReplacedTopicError
 
 if TYPE_CHECKING:
     from airflow_eos_provider.kafka.admin.client import Admin

@@ -21,8 +21,8 @@ from airflow_eos_provider.kafka.admin.batch_headers import fetch_request
 from airflow_eos_provider.kafka.admin.client import Admin, id_of, is_not_known
 from airflow_eos_provider.kafka.questions import EARLIEST, not_allowed
 from airflow_eos_provider.kafka.read.batch_decoder import Decoder
-from airflow_eos_provider.kafka.read.ends import ReplacedTopicError
 from airflow_eos_provider.kafka.read.fetched import NO_LOOK, FetchOptions, Look
+from airflow_eos_provider.kafka.read.topic_ends import ReplacedTopicError
 from airflow_eos_provider.kafka.wire import may_pass, words
 
 #: How much of one partition, and of all together, a fetch returns, bytes; a larger first batch comes whole.

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_eos_provider.kafka.admin.partition_writers import Batch, PartitionWriters, Progress, Written
-from airflow_eos_provider.kafka.read.ends import Reach
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_batches
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.read.topic_ends import Reach
 
 #: Limit of a stall of the read, seconds.
 _STALL_SECONDS = 15.0

@@ -13,8 +13,8 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
 from airflow_eos_provider.kafka.admin.client import Admin, error_in
+from airflow_eos_provider.kafka.kafka_session import Kafka, session_of
 from airflow_eos_provider.kafka.questions import not_allowed
-from airflow_eos_provider.kafka.session import Kafka, session_of
 from airflow_eos_provider.kafka.write.record_batches import EncodedBatch, Record, encode_records, seal
 
 #: The last version that names topics; later ones have their ids.

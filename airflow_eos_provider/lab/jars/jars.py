@@ -15,7 +15,7 @@ from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.lab.jars.ivy import Artifact, retrieve
-from airflow_eos_provider.lab.ownership import exclusive
+from airflow_eos_provider.lab.lab_processes import exclusive
 
 DEFAULT_VERSION = "4.3.1"
 

@@ -27,12 +27,12 @@ import psutil
 
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.lab.files import write_atomically
-from airflow_eos_provider.lab.ownership import log_tail
+from airflow_eos_provider.lab.lab_processes import log_tail
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.servers.airflow_rest import AirflowRest
 from airflow_eos_provider.lab.servers.postgres import Postgres
 from airflow_eos_provider.lab.waiting import STARTUP_SECONDS, Starting, run_to_end, wait_until_ready
-from airflow_eos_provider.processes import ProcessIdentity, from_pid_file, identify, spawn, stop_side_by_side
+from airflow_eos_provider.local_processes import ProcessIdentity, from_pid_file, identify, spawn, stop_side_by_side
 
 #: Inherited by every process of one Airflow of the lab; its value is unlike that of any other.
 MARKER_VARIABLE = "EOS_LAB_AIRFLOW"

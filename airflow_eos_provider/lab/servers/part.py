@@ -9,8 +9,8 @@ from pathlib import Path
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import set_property
-from airflow_eos_provider.lab.ownership import own_process
-from airflow_eos_provider.processes import ProcessIdentity
+from airflow_eos_provider.lab.lab_processes import own_process
+from airflow_eos_provider.local_processes import ProcessIdentity
 
 
 class Part(ABC):

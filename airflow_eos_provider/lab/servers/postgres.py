@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.lab.files import files_of, write_atomically
-from airflow_eos_provider.lab.ownership import log_tail
+from airflow_eos_provider.lab.lab_processes import log_tail
 from airflow_eos_provider.lab.servers.part import Part
 from airflow_eos_provider.lab.waiting import run_to_end, wait_for
-from airflow_eos_provider.processes import ProcessIdentity
+from airflow_eos_provider.local_processes import ProcessIdentity
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection

@@ -13,7 +13,7 @@ from airflow_eos_provider.lab.jars.java import SHORT_LIVED
 from airflow_eos_provider.lab.ports import require_free
 from airflow_eos_provider.lab.servers.part import Part
 from airflow_eos_provider.lab.waiting import listens, wait_for
-from airflow_eos_provider.processes import ProcessIdentity, spawn
+from airflow_eos_provider.local_processes import ProcessIdentity, spawn
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 

@@ -21,8 +21,8 @@ from typing import Any
 
 from airflow_eos_provider.connect.topics.source_offsets import OffsetKey, OffsetRecord
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.offsets.seen.group import GroupOffsets
-from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.offsets.offsets_topic import OffsetsTopic
+from airflow_eos_provider.offsets.seen.group_offsets import GroupOffsets
 from airflow_eos_provider.stored import from_json, to_json
 
 KIND, SCHEMA = "connect-source-offsets", 1

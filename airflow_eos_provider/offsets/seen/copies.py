@@ -14,8 +14,8 @@ from typing import Any
 
 from airflow_eos_provider.connect.topics.source_offsets import OffsetRecord
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.offsets.seen.group import GroupOffsets
-from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.offsets.offsets_topic import OffsetsTopic
+from airflow_eos_provider.offsets.seen.group_offsets import GroupOffsets
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_eos_provider.connect.topics.source_offsets import OffsetRecord, combined
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.offsets.seen.backup import Backup
-from airflow_eos_provider.offsets.seen.group import GroupOffsets
+from airflow_eos_provider.offsets.seen.group_offsets import GroupOffsets
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from airflow_eos_provider.connect.topics.config_topic import ClusterState
 from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
-from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.offsets.offsets_topic import OffsetsTopic
 
 
 @dataclass(frozen=True, slots=True)

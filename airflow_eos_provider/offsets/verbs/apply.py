@@ -14,10 +14,10 @@ from http import HTTPStatus
 from itertools import groupby
 from typing import Any, TypeVar
 
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.properties import trimmed
 from airflow_eos_provider.connect.rest import TaskStatus
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.task_failures import name_failure
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import (
@@ -39,12 +39,12 @@ from airflow_eos_provider.errors import (
     RefusedError,
     RestRefusedError,
 )
-from airflow_eos_provider.journal.change import PAUSE_SECONDS, GroupChange
+from airflow_eos_provider.journal.group_change import PAUSE_SECONDS, GroupChange
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import ChangeRecord
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionListing, TransactionsClient
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.plain import write_plainly
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
@@ -58,10 +58,16 @@ from airflow_eos_provider.offsets.stores import (
     topic_of,
     unknown_connector,
 )
-from airflow_eos_provider.offsets.verbs.changes import Write
-from airflow_eos_provider.offsets.verbs.plan import OFFSETS_OF, ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
-from airflow_eos_provider.offsets.verbs.reader import OffsetsReader
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.verbs.offset_changes import Write
+from airflow_eos_provider.offsets.verbs.offsets_plan import (
+    OFFSETS_OF,
+    ConnectorLook,
+    OffsetsPlan,
+    PlannedTopic,
+    TargetState,
+)
+from airflow_eos_provider.offsets.verbs.offsets_request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.verbs.snapshot import OffsetsReader
 from airflow_eos_provider.plan_hash import hash_of
 
 T = TypeVar("T")

@@ -37,8 +37,8 @@ from airflow_eos_provider.rollout.hosts.host import (
 )
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
-from airflow_eos_provider.rollout.plan.plan import Plan
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 
 #: A restart of failed tasks that meets a rebalance is repeated for so long, seconds: the gate's hold begins after it.
 RESTART_TASKS_SECONDS = 20.0

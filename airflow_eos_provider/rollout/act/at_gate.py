@@ -15,8 +15,8 @@ from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import internal_topics
 from airflow_eos_provider.rollout.observe.topic_progress import Memory
-from airflow_eos_provider.rollout.plan.plan import Plan
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 
 #: So often, in seconds, a process of the roll looks at the hosts in any case: only they show a worker that has ended.
 HOST_LOOK_SECONDS = 60.0

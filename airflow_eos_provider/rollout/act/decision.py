@@ -13,7 +13,7 @@ from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation
 from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.plan.order import leader_that_ends_delay, next_worker
-from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, WorkerChange
+from airflow_eos_provider.rollout.plan.roll_plan import ChangeKind, Plan, WorkerChange
 
 
 class ActionKind(StrEnum):

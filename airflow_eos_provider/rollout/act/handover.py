@@ -19,7 +19,7 @@ from airflow_eos_provider.rollout.gate.conditions import SEEN_REMOTELY
 from airflow_eos_provider.rollout.gate.expectation import Baseline, silent_elsewhere
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.observer import InternalTopics, Observer
-from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
 from airflow_eos_provider.stored import from_json
 
 #: A lease is left to a deferred task for its longest wait, and for so many seconds more to find a process again.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.journal.records import Step, StepStatus
-from airflow_eos_provider.rollout.check import Check
+from airflow_eos_provider.rollout.answer import Check
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.hosts.host import Moment
 from airflow_eos_provider.rollout.observe.observation import Observation

@@ -16,10 +16,10 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.finding import Audit, Finding, Verdict
 from airflow_eos_provider.journal.records import RolloutState
-from airflow_eos_provider.rollout.history import Rollout
 from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.roster import stranger
+from airflow_eos_provider.rollout.roll_history import Rollout
 
 _SHORT = 12
 

@@ -14,9 +14,9 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.rollout.drift.drift import Drift, Expected, find_drift, newest_rollout
-from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, whole_history
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
+from airflow_eos_provider.rollout.roll_history import ForeignRollout, Rollout, whole_history
 
 #: A rebalance, a worker that is just starting and a rollout that just begins or ends are over by then, mostly.
 STABLE_SECONDS = 20.0

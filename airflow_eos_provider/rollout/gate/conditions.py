@@ -12,7 +12,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import first_few
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
-from airflow_eos_provider.rollout.check import Check, fails, holds, named, unknown
+from airflow_eos_provider.rollout.answer import Check, fails, holds, named, unknown
 from airflow_eos_provider.rollout.gate.expectation import Expectation, ended_elsewhere
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.reported_states import reports

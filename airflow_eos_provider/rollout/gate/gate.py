@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from airflow_eos_provider.finding import Verdict, overall
-from airflow_eos_provider.rollout.check import Check, inconclusive
+from airflow_eos_provider.rollout.answer import Check, inconclusive
 from airflow_eos_provider.rollout.gate.conditions import CONDITIONS, PROCESS, Condition
 from airflow_eos_provider.rollout.gate.expectation import Expectation
 from airflow_eos_provider.rollout.gate.state import GateState, Hold

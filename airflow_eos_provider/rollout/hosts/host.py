@@ -14,7 +14,7 @@ from typing import Literal, NewType, Protocol
 from airflow_eos_provider.connect.mode_evidence import Declared, Running
 from airflow_eos_provider.errors import RefusedError, UnreachableError
 from airflow_eos_provider.rollout.hosts.launch import Launch
-from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS
+from airflow_eos_provider.rollout.roll_settings import STOP_GRACE_SECONDS
 
 #: One start of one worker, in a form of its host's own. Two are equal if and only if they name the same start; nothing
 #: else is to be read from it. Empty while the worker is stopped.

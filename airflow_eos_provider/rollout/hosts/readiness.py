@@ -18,7 +18,7 @@ from airflow_eos_provider.connect.cluster.placement import SystemdUnit
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.finding import Verdict, overall
-from airflow_eos_provider.rollout.check import Check, failed, inconclusive, passed
+from airflow_eos_provider.rollout.answer import Check, failed, inconclusive, passed
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import HostFacts, Obstacle
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError, in_words

@@ -160,7 +160,7 @@ def file_of(description: MachineDescription, workers: Sequence[WorkerDescription
 def _login_of(description: MachineDescription) -> str:
     """Who would log in, by the description and the SSH configuration."""
     try:
-        from airflow_eos_provider.rollout.hosts.machine.ssh.options import route  # imports asyncssh, an extra
+        from airflow_eos_provider.rollout.hosts.machine.ssh.ssh_options import route  # imports asyncssh, an extra
 
         return route(description)[-1].user
     except (ImportError, EosError):

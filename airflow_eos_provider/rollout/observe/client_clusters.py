@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from airflow_eos_provider.connect.cluster.other_kafka import CLIENTS, ClientAddresses, OtherKafka, addresses_of
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.rollout.observe.observation import Observation
 
 

@@ -20,7 +20,7 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.observe.topic_progress import LogView
-from airflow_eos_provider.rollout.settings import rebalance_delay_ms
+from airflow_eos_provider.rollout.roll_settings import rebalance_delay_ms
 
 #: A process younger than this that does not answer yet is called starting: Connect's port answers 404 for a while.
 STARTING_SECONDS = 60.0

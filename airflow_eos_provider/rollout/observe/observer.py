@@ -18,9 +18,9 @@ from typing import Generic, NamedTuple, Self, TypeVar
 
 from airflow_eos_provider.connect import mode_evidence
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, WorkerDescription
+from airflow_eos_provider.connect.connect_session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.group import WorkerGroup, describe_group, known_group, other_groups
 from airflow_eos_provider.connect.rest import ConnectorStatus, Health, WorkerRoot
-from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, config_follower, read_cluster_state
 from airflow_eos_provider.connect.transactional_ids import is_of_group, leader_id
 from airflow_eos_provider.data_text import first_few

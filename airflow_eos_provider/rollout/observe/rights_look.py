@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from airflow_eos_provider.acls.check import AclReport, check
-from airflow_eos_provider.acls.facts import Principals, Seen, facts_of
-from airflow_eos_provider.acls.look import existing, read_authorizer, sources
+from airflow_eos_provider.acls.cluster_facts import Principals, Seen, facts_of
+from airflow_eos_provider.acls.read_rights import existing, read_authorizer, sources
 from airflow_eos_provider.acls.rules import Rule
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import written
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, OWN_TOPIC, STATUS
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.rollout.observe.observation import Observation
 
 

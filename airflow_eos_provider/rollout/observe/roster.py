@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_eos_provider.data_text import first_few
-from airflow_eos_provider.rollout.check import Check, failed
+from airflow_eos_provider.rollout.answer import Check, failed
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.reported_states import (
     Doubt,
@@ -15,7 +15,7 @@ from airflow_eos_provider.rollout.observe.reported_states import (
     restart_command,
     twins,
 )
-from airflow_eos_provider.rollout.settings import session_timeout_seconds
+from airflow_eos_provider.rollout.roll_settings import session_timeout_seconds
 
 
 def stranger(observation: Observation, member: str) -> Check:

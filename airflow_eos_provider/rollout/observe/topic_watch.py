@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.properties import written
 from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ClusterState
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.errors import ConnectRestError, EosError

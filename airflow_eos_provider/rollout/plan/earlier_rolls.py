@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import RolloutRecord, RolloutState
 from airflow_eos_provider.rollout.observe.observation import Observation
-from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, PlannedEdit
+from airflow_eos_provider.rollout.plan.roll_plan import ChangeKind, Plan, PlannedEdit
 from airflow_eos_provider.rollout.plan.worker_edits import ISOLATION_PROPERTY, READ_COMMITTED, Former
 
 

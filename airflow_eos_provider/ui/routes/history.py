@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import ChangeRecord
-from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, whole_history
+from airflow_eos_provider.rollout.roll_history import ForeignRollout, Rollout, whole_history
 from airflow_eos_provider.ui.answers import add_rows
 from airflow_eos_provider.ui.documents import Table, filter_by
 from airflow_eos_provider.ui.looks import Looks

@@ -15,9 +15,9 @@ from fastapi import APIRouter, Query, Response
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.pipeline import kafka_settings
-from airflow_eos_provider.interval.history import PipelineHistory, groups_with_pipelines, read_history
 from airflow_eos_provider.interval.interval import DEFAULT_GROUP_ID, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.run_history import PipelineHistory, groups_with_pipelines, read_history
 from airflow_eos_provider.interval.topics.ledger import SliceRecord
 from airflow_eos_provider.interval.verify import status_among, topics
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings

@@ -11,10 +11,10 @@ from typing import Any
 from fastapi import APIRouter
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.offsets.seen.group import SeenOffset
-from airflow_eos_provider.offsets.seen.look import OffsetsLook
+from airflow_eos_provider.offsets.seen.current_offsets import OffsetsLook
+from airflow_eos_provider.offsets.seen.group_offsets import SeenOffset
 from airflow_eos_provider.ui.answers import add_rows, not_known
 from airflow_eos_provider.ui.documents import Item, Table, keep_where, redacted
 from airflow_eos_provider.ui.looks import Looks

@@ -5,11 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from airflow_eos_provider.acls.check import check as check_rights
-from airflow_eos_provider.acls.facts import Principals, facts_of
-from airflow_eos_provider.acls.look import look, read_authorizer
+from airflow_eos_provider.acls.cluster_facts import Principals, facts_of
+from airflow_eos_provider.acls.read_rights import look, read_authorizer
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.ui.answers import KEPT_SLOW_SECONDS, add_rows
 from airflow_eos_provider.ui.documents import Table, filter_by
 from airflow_eos_provider.ui.looks import Looks

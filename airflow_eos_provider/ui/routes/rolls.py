@@ -14,14 +14,20 @@ from fastapi import APIRouter, Response
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.journal.content import JournalContent
+from airflow_eos_provider.journal.journal_topic import read_journal
 from airflow_eos_provider.journal.past import Past, read_past
 from airflow_eos_provider.journal.records import (
     Step,
     StepStatus,
 )
-from airflow_eos_provider.journal.topic import read_journal
-from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, find_rollout, restart_moments, whole_history
+from airflow_eos_provider.kafka.kafka_session import Session
+from airflow_eos_provider.rollout.roll_history import (
+    ForeignRollout,
+    Rollout,
+    find_rollout,
+    restart_moments,
+    whole_history,
+)
 from airflow_eos_provider.ui.airflow_state import approvals_of
 from airflow_eos_provider.ui.answers import NotThereError, add_rows, answer, errors_of, in_thread, see_cluster
 from airflow_eos_provider.ui.documents import Table, filter_by, redacted

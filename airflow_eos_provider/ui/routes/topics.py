@@ -6,9 +6,9 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from airflow_eos_provider.changes.topics.look import InternalTopicsClient
+from airflow_eos_provider.changes.topics.topics_repair import InternalTopicsClient
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.ui.answers import add_document, not_known
 from airflow_eos_provider.ui.documents import redacted
 from airflow_eos_provider.ui.looks import Looks

@@ -10,11 +10,11 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.kafka.admin.client import Place
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
-from airflow_eos_provider.transactions.ends import EndsOrWhy, ends_document, ends_of
-from airflow_eos_provider.transactions.look import Filter, KnownId, id_expiration_seconds
+from airflow_eos_provider.transactions.known_ids import Filter, KnownId, id_expiration_seconds
+from airflow_eos_provider.transactions.readable_ends import EndsOrWhy, ends_document, ends_of
 from airflow_eos_provider.transactions.readers import hanging_document, readers_of
 from airflow_eos_provider.transactions.scope import Scope
 from airflow_eos_provider.ui.answers import NO_ITEMS, add_document, answer, see_cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, task
 
-from airflow_eos_provider.dag_factories.steps import REASON, run_params
+from airflow_eos_provider.dag_factories.dag_steps import REASON, run_params
 from airflow_eos_provider.operators import PlanApprovalOperator
 from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
@@ -15,7 +15,7 @@ for dag_id, require_other_approver in (("quick_approval", False), ("approval_by_
         @task(pre_execute=refuse_unknown_conf)
         def plan() -> dict:
             from airflow_eos_provider.connect.mode import Mode
-            from airflow_eos_provider.rollout.plan.plan import Plan
+            from airflow_eos_provider.rollout.plan.roll_plan import Plan
 
             return Plan(group_id="connect", kafka_cluster_id="none", target=Mode.PREPARING, workers=()).to_dict()
 

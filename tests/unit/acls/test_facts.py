@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.acls.facts import Facts, Principals, Seen, SeenConnector, facts_of
+from airflow_eos_provider.acls.cluster_facts import Facts, Principals, Seen, SeenConnector, facts_of
 from airflow_eos_provider.acls.logins import client_properties, login_of
-from airflow_eos_provider.acls.look import sources
+from airflow_eos_provider.acls.read_rights import sources
 from airflow_eos_provider.acls.rules import Role
 from airflow_eos_provider.changes.rights.asked import interval_facts
 from airflow_eos_provider.connect.mode import Mode

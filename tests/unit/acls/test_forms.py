@@ -14,7 +14,7 @@ from airflow_eos_provider.acls.judge import Authorizer
 from airflow_eos_provider.acls.rules import ConnectorFacts, Role, Rule
 from airflow_eos_provider.acls.tool_rules import READING, ToolFacts, drop_own_rights, tool_rules
 from airflow_eos_provider.changes.declared import VERBS
-from airflow_eos_provider.changes.rights.plan import acls_of_connector, plan_grant, plan_revoke
+from airflow_eos_provider.changes.rights.rights_plan import acls_of_connector, plan_grant, plan_revoke
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, Acl, Operation, Pattern, Resource
 from tests.reference import commands

@@ -19,10 +19,10 @@ from airflow.triggers.base import BaseTrigger
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.rollout.check import passed
+from airflow_eos_provider.rollout.answer import passed
+from airflow_eos_provider.rollout.plan.obstacles import Preflight
 from airflow_eos_provider.rollout.plan.order import TaskDowntime
-from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, WorkerChange
-from airflow_eos_provider.rollout.plan.preflight import Preflight
+from airflow_eos_provider.rollout.plan.roll_plan import ChangeKind, Plan, WorkerChange
 
 
 class MemoryStore:

@@ -28,7 +28,7 @@ from airflow_eos_provider.operators.approval import (
     approval_body,
     of_roll,
 )
-from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
 from airflow_eos_provider.triggers.approval import ApprovalAnswerTrigger
 
 

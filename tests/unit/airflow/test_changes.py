@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from airflow_eos_provider.changes import engine
 from airflow_eos_provider.changes.change import MOST_LINES, Change, Plan, kind_of, options, read_request
 from airflow_eos_provider.changes.declared import CHANGES, VERBS
-from airflow_eos_provider.cli import change as commands_of_changes, confirm
+from airflow_eos_provider.cli import change_commands as commands_of_changes, confirm
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
@@ -32,9 +32,9 @@ from airflow_eos_provider.errors import EosError, NotKnownError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.operators import change as operators_of_changes
+from airflow_eos_provider.operators import change_base as operators_of_changes
 from airflow_eos_provider.operators.approval import approvable, approval_body
-from airflow_eos_provider.operators.change import APPLIES, PLANS
+from airflow_eos_provider.operators.change_base import APPLIES, PLANS
 from airflow_eos_provider.ui.documents import Table
 from airflow_eos_provider.ui.looks import Seen
 from airflow_eos_provider.ui.routes.changes import routes
@@ -362,6 +362,10 @@ def test_the_page_shows_its_rows_in_parts_and_only_those_that_are_asked_for(chan
 def test_its_rights_and_texts_are_on_record(change: Change[Any]) -> None:
     assert (change.name in VERBS) is not change.brokers_only
     page = written("reference/changes.md").partition(f"## {change.title}\n")[2]
-    for text in (change.summary, *change.examples, *(option.help for option, _ in options(change.request).values())):
+    for text in (
+        change.summary,
+        *change.examples,
+        *(option.help for option, _ in options(change.request).values()),
+    ):
         assert text in page
     assert change.summary.endswith(".")

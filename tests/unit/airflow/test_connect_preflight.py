@@ -14,7 +14,7 @@ from airflow_eos_provider.dag_factories import upgrade_dag
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.operators.connect_preflight import FINDINGS_IN_XCOM, ConnectorFindingsOperator
 from airflow_eos_provider.preflight.findings import ConnectorFinding, Severity
-from airflow_eos_provider.preflight.report import Report
+from airflow_eos_provider.preflight.preflight_report import Report
 
 CONTEXT: Any = SimpleNamespace()
 

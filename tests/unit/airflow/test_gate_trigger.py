@@ -19,7 +19,7 @@ from airflow_eos_provider.errors import ConfigurationError, FencedError, Unreach
 from airflow_eos_provider.operators.rolling_upgrade import DEFERRAL_BACKSTOP, ConnectRollingUpgradeOperator
 from airflow_eos_provider.rollout.act.handover import COME_BACK_SECONDS
 from airflow_eos_provider.rollout.gate.state import GateState
-from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
 from airflow_eos_provider.triggers import gate as module
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
 from tests.unit.airflow.conftest import FakeController, event_of

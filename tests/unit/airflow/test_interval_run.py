@@ -31,9 +31,9 @@ from airflow_eos_provider.hooks.pipeline import interval_of
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Completed, RunSummary, TaskSummary
 from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX, RESULT_PREFIX, JobSpec, load_function
+from airflow_eos_provider.local_processes import identify
 from airflow_eos_provider.operators import interval_run
 from airflow_eos_provider.operators.interval_run import IntervalRunOperator, secret_file
-from airflow_eos_provider.processes import identify
 from airflow_eos_provider.stored import to_json
 
 DAY = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"

@@ -21,9 +21,9 @@ from airflow_eos_provider.operators.rolling_upgrade import (
     TaskStateCheckpoint,
 )
 from airflow_eos_provider.rollout import controller as core
-from airflow_eos_provider.rollout.check import failed
-from airflow_eos_provider.rollout.plan.plan import Plan
-from airflow_eos_provider.rollout.plan.preflight import Preflight
+from airflow_eos_provider.rollout.answer import failed
+from airflow_eos_provider.rollout.plan.obstacles import Preflight
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
 from tests.unit.airflow.conftest import FakeController
 
 

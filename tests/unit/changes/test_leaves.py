@@ -38,19 +38,19 @@ WRITERS = {
         "kafka/settings/tls.py",  # where there is no memfd, for a moment
         "offsets/seen/backup.py",
         "operators/interval_run.py",
-        "processes.py",  # pid file and log of a worker, which are its own
+        "local_processes.py",  # pid file and log of a worker, which are its own
     },
     r"[tT]opics(\(.*\))?\.create\(|\.create_topic\(": {
         "acls/attempts.py",  # asks only whether it may
-        "changes/topics/look.py",
+        "changes/topics/topics_repair.py",
         "interval/topics/preparation.py",
-        "journal/topic.py",
+        "journal/journal_topic.py",
         "kafka/topics.py",
         "offsets/verbs/apply.py",
     },
     r"group_change\(|\bJournal\(": {
         "changes/engine.py",
-        "journal/change.py",
+        "journal/group_change.py",
         "rollout/controller.py",
     },
     r"task_state_store": {

@@ -19,7 +19,7 @@ from airflow_eos_provider.cli.cluster import hosts
 from airflow_eos_provider.cli.completion import complete_worker
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.rollout.check import Check, failed, inconclusive, passed
+from airflow_eos_provider.rollout.answer import Check, failed, inconclusive, passed
 from airflow_eos_provider.rollout.hosts.readiness import Readiness
 from tests.waiting import until
 

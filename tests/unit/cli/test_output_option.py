@@ -23,8 +23,8 @@ from airflow_eos_provider.connect.topics.source_offsets import OffsetKey, Offset
 from airflow_eos_provider.finding import Finding, Verdict
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.verify import RunStatus, Verification
-from airflow_eos_provider.lab import command as lab_command
-from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
+from airflow_eos_provider.lab import lab_command as lab_command
+from airflow_eos_provider.lab.lab_status import LabStatus, ProcessStatus
 from airflow_eos_provider.offsets.seen.backup import BackedUpTopic, Backup, write
 from airflow_eos_provider.offsets.seen.difference import difference
 from airflow_eos_provider.rollout.drift.drift import Drift, DriftKind, Expected

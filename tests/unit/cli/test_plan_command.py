@@ -21,7 +21,7 @@ from airflow_eos_provider.errors import EosError, PlanMovedError
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import RolloutRecord, RolloutState
 from airflow_eos_provider.rollout.outcome import RolloutReport
-from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
 from tests.unit.rollout.conftest import Cluster
 
 ID = "20261121T233643-preparing-abc123"

@@ -12,7 +12,7 @@ from airflow_eos_provider.cli import common
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.cli.rollout import preflight as module
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.preflight.facts import BrokerFacts, ConnectorFacts, Facts, WorkerAnswer, WorkerFiles
+from airflow_eos_provider.preflight.group_facts import BrokerFacts, ConnectorFacts, Facts, WorkerAnswer, WorkerFiles
 from airflow_eos_provider.terminal import DataConsole
 
 KNOWN = frozenset({"exactly.once.support"})

@@ -21,7 +21,7 @@ from airflow_eos_provider.journal.records import (
     RolloutRecord,
     RolloutState,
 )
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.terminal import DataConsole
 
 ID = "20261121T233643-preparing-abc123"

@@ -15,7 +15,7 @@ from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.output import Output
-from airflow_eos_provider.rollout.drift.findings import findings
+from airflow_eos_provider.rollout.drift.contradictions import findings
 from airflow_eos_provider.terminal import DataConsole
 from tests.unit.rollout.conftest import Cluster
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.errors import ConnectRestError, EosError, UnreachableError
 
 #: Longer than any wait here takes.

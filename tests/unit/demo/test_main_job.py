@@ -17,7 +17,7 @@ from airflow_eos_provider.demo.main_job import lab_folder, run_demo, take_down
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab import teardown
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.ownership import marker
+from airflow_eos_provider.lab.lab_processes import marker
 from airflow_eos_provider.terminal import DataConsole
 
 STAND_IN = "import time; print(flush=True); time.sleep(120)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 
-from airflow_eos_provider.interval.history import PipelineHistory, groups_with_pipelines
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.run_history import PipelineHistory, groups_with_pipelines
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics.control_topic import (
     Outgoing,

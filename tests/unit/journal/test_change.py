@@ -16,8 +16,8 @@ from airflow_eos_provider.errors import (
     RestRefusedError,
     UnreachableError,
 )
-from airflow_eos_provider.journal.change import GroupChange, group_change, require_no_open_rollout
 from airflow_eos_provider.journal.content import JournalContent, content_of
+from airflow_eos_provider.journal.group_change import GroupChange, group_change, require_no_open_rollout
 from airflow_eos_provider.journal.records import (
     CHANGE_KEY,
     ROLLOUT_KEY,

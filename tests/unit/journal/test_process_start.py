@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from airflow_eos_provider.journal.process_start import ProcessStart
-from airflow_eos_provider.processes import identify
+from airflow_eos_provider.local_processes import identify
 from tests.waiting import until
 
 CONTAINER = "pid:[4026532001]"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from airflow_eos_provider.journal import topic
+from airflow_eos_provider.journal import journal_topic
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 
@@ -37,7 +37,7 @@ def test_a_journal_that_another_one_has_just_created_is_dated_by_the_broker(
     monkeypatch: pytest.MonkeyPatch, dated_by: str, lines: int
 ) -> None:
     raced, said = Raced(dated_by), list[str]()
-    monkeypatch.setattr(topic, "Topics", raced)
-    topic.prepare_journal(KafkaSettings.of("127.0.0.1:1"), "lab", said.append)
+    monkeypatch.setattr(journal_topic, "Topics", raced)
+    journal_topic.prepare_journal(KafkaSettings.of("127.0.0.1:1"), "lab", said.append)
     assert raced.settings == {"message.timestamp.type": "LogAppendTime"}
     assert len(said) == lines

@@ -13,8 +13,8 @@ import kafka.errors
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
-from airflow_eos_provider.journal import transactions
-from airflow_eos_provider.journal.transactions import JournalTransactions, UnsettledError
+from airflow_eos_provider.journal import journal_transactions
+from airflow_eos_provider.journal.journal_transactions import JournalTransactions, UnsettledError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.write import producer
 from tests.unit.kafka.scripted_wire import APPENDED_AT_MS, ScriptedWire
@@ -35,7 +35,7 @@ def story(brokers: ScriptedWire) -> list[str]:
 @pytest.fixture
 def write(monkeypatch: pytest.MonkeyPatch) -> Callable[[ScriptedWire], Any]:
     """Writes a record; returns the broker's time of it, or the error with whether it can write again."""
-    monkeypatch.setattr(transactions, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(journal_transactions, "_PAUSE_SECONDS", 0.0)
 
     def written(brokers: ScriptedWire) -> Any:
         monkeypatch.setattr(producer, "Wire", lambda *_, **__: brokers)
@@ -103,5 +103,5 @@ def test_a_transaction_that_the_broker_has_ended_for_its_age_is_unsettled_and_no
     write: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker's answer is the same, and taking it for a fencing would end a roll that nobody has taken over."""
-    monkeypatch.setattr(transactions, "TRANSACTION_TIMEOUT_MS", 0)
+    monkeypatch.setattr(journal_transactions, "TRANSACTION_TIMEOUT_MS", 0)
     assert write(ScriptedWire(EndTxn=[FENCED, FENCED])) == (UnsettledError, False)

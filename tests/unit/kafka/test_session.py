@@ -15,7 +15,7 @@ import pytest
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.borrowed_clients import Lent
-from airflow_eos_provider.kafka.session import Session, session_of
+from airflow_eos_provider.kafka.kafka_session import Session, session_of
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 NOBODY = KafkaSettings.of("127.0.0.1:1")

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab.command import _table, lab_app
-from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
+from airflow_eos_provider.lab.lab_command import _table, lab_app
+from airflow_eos_provider.lab.lab_status import LabStatus, ProcessStatus
 from airflow_eos_provider.terminal import DataConsole
 
 

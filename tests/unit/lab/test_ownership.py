@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_eos_provider.lab import ownership
-from airflow_eos_provider.lab.ownership import exclusive, log_tail, marker, own_process, own_processes
+from airflow_eos_provider.lab import lab_processes
+from airflow_eos_provider.lab.lab_processes import exclusive, log_tail, marker, own_process, own_processes
 from airflow_eos_provider.lab.record import LabOptions, LabRecord
 from airflow_eos_provider.lab.teardown import take_down
 
@@ -67,7 +67,7 @@ def record(folder: Path, token: str, broker_ports: tuple[tuple[int, int], ...] =
 
 
 def alive(pid: int) -> bool:
-    return ownership.identify(pid) is not None
+    return lab_processes.identify(pid) is not None
 
 
 def test_the_process_of_a_pid_file_is_ours_if_it_carries_our_token(tmp_path: Path, start: Start) -> None:
@@ -153,7 +153,7 @@ def test_down_leaves_a_folder_alone_that_is_no_lab(tmp_path: Path) -> None:
 def test_a_second_command_waits_until_the_first_one_dies(tmp_path: Path) -> None:
     holds = (
         "import sys, time; from pathlib import Path\n"
-        "from airflow_eos_provider.lab.ownership import exclusive\n"
+        "from airflow_eos_provider.lab.lab_processes import exclusive\n"
         "with exclusive(Path(sys.argv[1]), print): print('held', flush=True); time.sleep(120)"
     )
     with subprocess.Popen([sys.executable, "-c", holds, str(tmp_path / "lab")], stdout=subprocess.PIPE) as first:

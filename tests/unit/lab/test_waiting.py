@@ -11,7 +11,7 @@ import pytest
 
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.lab.waiting import Starting, is_healthy, until, wait_until_ready
-from airflow_eos_provider.processes import spawn
+from airflow_eos_provider.local_processes import spawn
 from tests.http_server import served
 
 

@@ -9,8 +9,8 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.lab import servers
 from airflow_eos_provider.lab.servers.broker import Broker
+from airflow_eos_provider.lab.servers.connect_worker import Worker
 from airflow_eos_provider.lab.servers.part import write_properties
-from airflow_eos_provider.lab.servers.worker import Worker
 
 
 @pytest.fixture

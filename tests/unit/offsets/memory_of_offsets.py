@@ -16,9 +16,9 @@ from airflow_eos_provider.connect.topics.source_offsets import OffsetLog
 from airflow_eos_provider.kafka.admin.partition_writers import Batch, PartitionWriters
 from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.read.writers import TopicWriters
+from airflow_eos_provider.offsets.offsets_topic import OffsetsTopic
 from airflow_eos_provider.offsets.seen import backup
-from airflow_eos_provider.offsets.seen.group import GroupOffsets, SeenOffset
-from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.offsets.seen.group_offsets import GroupOffsets, SeenOffset
 from airflow_eos_provider.output import print_documents
 
 PARTITIONS = 5

@@ -11,9 +11,9 @@ from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.write.partitioner import partition_of
+from airflow_eos_provider.offsets.offsets_topic import OffsetsTopic
 from airflow_eos_provider.offsets.seen.backup import BackedUpTopic, Backup
-from airflow_eos_provider.offsets.topic import OffsetsTopic
-from airflow_eos_provider.offsets.verbs.changes import (
+from airflow_eos_provider.offsets.verbs.offset_changes import (
     Places,
     Write,
     alter,
@@ -25,7 +25,7 @@ from airflow_eos_provider.offsets.verbs.changes import (
     reset,
     restore,
 )
-from airflow_eos_provider.offsets.verbs.request import Wanted
+from airflow_eos_provider.offsets.verbs.offsets_request import Wanted
 from tests.unit.offsets.topics import topic_of
 
 PARTITIONS = 5

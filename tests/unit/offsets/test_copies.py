@@ -11,9 +11,9 @@ from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.kafka.admin.partition_writers import Outcome
 from airflow_eos_provider.kafka.read.reader import LogRecord
+from airflow_eos_provider.offsets.offsets_topic import OffsetsTopic
 from airflow_eos_provider.offsets.seen.copies import Copies, all_copies, copies
-from airflow_eos_provider.offsets.seen.group import GroupOffsets
-from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.offsets.seen.group_offsets import GroupOffsets
 from tests.unit.offsets.topics import topic_of
 
 #: (source partition, offset or None for a removal, time in milliseconds)

@@ -11,12 +11,12 @@ from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.topics.source_offsets import OffsetLog, offset_key
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.kafka.admin.partition_writers import Outcome, Written
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.read.reader import LogRecord
-from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.offsets import stores as stores_module
 from airflow_eos_provider.offsets.seen import backup
-from airflow_eos_provider.offsets.seen.group import GroupOffsets, read_group_offsets
+from airflow_eos_provider.offsets.seen.group_offsets import GroupOffsets, read_group_offsets
 from airflow_eos_provider.offsets.stores import Store
 
 HERE = Session(KafkaSettings.of("here:9092"))

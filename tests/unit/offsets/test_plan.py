@@ -9,9 +9,9 @@ import pytest
 
 from airflow_eos_provider.errors import PlanMovedError, RefusedError
 from airflow_eos_provider.offsets.verbs.apply import _require_nothing_elsewhere
-from airflow_eos_provider.offsets.verbs.changes import Write
-from airflow_eos_provider.offsets.verbs.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb, Wanted
+from airflow_eos_provider.offsets.verbs.offset_changes import Write
+from airflow_eos_provider.offsets.verbs.offsets_plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
+from airflow_eos_provider.offsets.verbs.offsets_request import OffsetsRequest, Verb, Wanted
 from airflow_eos_provider.plan_hash import hash_of
 from airflow_eos_provider.stored import from_json
 

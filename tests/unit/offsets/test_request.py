@@ -9,9 +9,9 @@ import pytest
 
 from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.offsets.verbs.changes import Write
-from airflow_eos_provider.offsets.verbs.reader import OffsetsReader
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb, Wanted, parse_offsets
+from airflow_eos_provider.offsets.verbs.offset_changes import Write
+from airflow_eos_provider.offsets.verbs.offsets_request import OffsetsRequest, Verb, Wanted, parse_offsets
+from airflow_eos_provider.offsets.verbs.snapshot import OffsetsReader
 from airflow_eos_provider.stored import from_json, to_json
 from tests.unit.offsets.test_changes import home, topic
 

@@ -10,9 +10,9 @@ import pytest
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, RestSettings, WorkerDescription
 from airflow_eos_provider.connect.cluster.other_kafka import OtherKafka
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.offsets.stores import OffsetStores
 

@@ -8,7 +8,7 @@ from airflow_eos_provider.connect.topics.source_offsets import OffsetLog
 from airflow_eos_provider.kafka.admin.partition_writers import Outcome
 from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.read.writers import TopicWriters
-from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.offsets.offsets_topic import OffsetsTopic
 
 
 def topic_of(

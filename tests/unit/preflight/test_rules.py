@@ -13,7 +13,9 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import NOT_ENABLED
 from airflow_eos_provider.connect.rest import NO_WORDS, ConnectorStatus
 from airflow_eos_provider.finding import Verdict
-from airflow_eos_provider.preflight.facts import (
+from airflow_eos_provider.preflight.collect_facts import of_connector, targets
+from airflow_eos_provider.preflight.findings import KINDS, STOPS_TASKS, ConnectorFinding, Severity, worst_first
+from airflow_eos_provider.preflight.group_facts import (
     BrokerFacts,
     ConnectorFacts,
     Facts,
@@ -21,9 +23,7 @@ from airflow_eos_provider.preflight.facts import (
     WorkerAnswer,
     WorkerFiles,
 )
-from airflow_eos_provider.preflight.findings import KINDS, STOPS_TASKS, ConnectorFinding, Severity, worst_first
-from airflow_eos_provider.preflight.look import of_connector, targets
-from airflow_eos_provider.preflight.report import Report
+from airflow_eos_provider.preflight.preflight_report import Report
 from airflow_eos_provider.preflight.worker_answers import asked
 
 W1, W2 = "w1:8083", "w2:8083"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, RestSettings, WorkerDescription
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.preflight import worker_answers
 from airflow_eos_provider.preflight.worker_answers import Answers, ask_workers

@@ -22,14 +22,14 @@ from airflow_eos_provider.connect.topics.config_topic import (
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.journal.journal import Step, StepStatus
 from airflow_eos_provider.rollout.act.decision import expectation
-from airflow_eos_provider.rollout.check import Check
+from airflow_eos_provider.rollout.answer import Check
 from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation
 from airflow_eos_provider.rollout.gate.gate import evaluate
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Edit, HostFacts, StartToken
 from airflow_eos_provider.rollout.hosts.launch import how_to_start, launch_of
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.topic_progress import LogView
-from airflow_eos_provider.rollout.plan.plan import Plan, make_plan
+from airflow_eos_provider.rollout.plan.roll_plan import Plan, make_plan
 
 GROUP = "lab"
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import (
     ConfigurationError,
     EosError,
@@ -44,8 +44,8 @@ from airflow_eos_provider.rollout.hosts.host import (
 )
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.observe.observation import Observation
-from airflow_eos_provider.rollout.plan.plan import Plan
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from tests.unit.rollout.conftest import DISABLED, PREPARING, W1, W2, W3
 
 TEMPLATE = Edit("template connect", kind="settings")

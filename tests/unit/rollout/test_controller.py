@@ -27,8 +27,8 @@ from airflow_eos_provider.rollout.act.checkpoint import CHECKPOINT_KEY, GATE_KEY
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.topic_progress import Memory
-from airflow_eos_provider.rollout.plan.plan import Plan
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 
 
 class Remembered:

@@ -23,15 +23,15 @@ from airflow_eos_provider.journal.records import (
     encode,
 )
 from airflow_eos_provider.kafka.read.reader import LogRecord
-from airflow_eos_provider.rollout.history import (
+from airflow_eos_provider.rollout.outcome import WorkerOutcome
+from airflow_eos_provider.rollout.plan.roll_plan import ChangeKind
+from airflow_eos_provider.rollout.roll_history import (
     ForeignRollout,
     find_rollout,
     former_mode,
     restores_files,
     whole_history,
 )
-from airflow_eos_provider.rollout.outcome import WorkerOutcome
-from airflow_eos_provider.rollout.plan.plan import ChangeKind
 from tests.unit.rollout.conftest import NOW, W1, W2, W3
 
 

@@ -11,9 +11,9 @@ from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.finding import Verdict
-from airflow_eos_provider.rollout.plan import preflight
+from airflow_eos_provider.rollout.plan import obstacles
 from airflow_eos_provider.rollout.planner import Planner
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 
 URL = "https://kafkaconnect.eu-west-1.amazonaws.com"
 #: Nothing listens there, so whoever asks the brokers first fails otherwise.
@@ -35,7 +35,7 @@ def test_the_preflight_has_that_one_answer() -> None:
 
 
 def test_one_worker_of_a_service_among_others_is_found(cluster: Any) -> None:
-    assert preflight.check(cluster.observe(), Mode.PREPARING, RolloutSettings()).passed
+    assert obstacles.check(cluster.observe(), Mode.PREPARING, RolloutSettings()).passed
     cluster.worker("w2:8083", worker=WorkerDescription(URL))
-    found = preflight.check(cluster.observe(), Mode.PREPARING, RolloutSettings()).findings
+    found = obstacles.check(cluster.observe(), Mode.PREPARING, RolloutSettings()).findings
     assert ("own workers", Verdict.FAIL) in {(finding.subject, finding.verdict) for finding in found}

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_eos_provider.connect.properties import read
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.rollout.settings import RolloutSettings, rebalance_delay_ms
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings, rebalance_delay_ms
 
 
 def test_the_hold_is_longer_than_a_heartbeat_and_a_rebalance() -> None:

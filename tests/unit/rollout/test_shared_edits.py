@@ -21,11 +21,11 @@ from airflow_eos_provider.rollout.act.decision import ActionKind, decide, expect
 from airflow_eos_provider.rollout.drift.drift import DriftKind, Expected, find_drift
 from airflow_eos_provider.rollout.gate.conditions import mode as mode_condition
 from airflow_eos_provider.rollout.gate.expectation import Baseline
-from airflow_eos_provider.rollout.history import Rollout
 from airflow_eos_provider.rollout.plan.earlier_rolls import temporary_isolation
-from airflow_eos_provider.rollout.plan.plan import Plan
-from airflow_eos_provider.rollout.plan.preflight import files
+from airflow_eos_provider.rollout.plan.obstacles import files
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
 from airflow_eos_provider.rollout.plan.worker_edits import Former
+from airflow_eos_provider.rollout.roll_history import Rollout
 from tests.unit.rollout.conftest import DISABLED, NOW, PREPARING, W1, W2, W3, token
 
 SHARED = "/etc/connect/shared.properties"

@@ -37,13 +37,13 @@ from airflow_eos_provider.journal.records import (
 )
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
-from airflow_eos_provider.lab import command as lab_command
-from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
+from airflow_eos_provider.lab import lab_command as lab_command
+from airflow_eos_provider.lab.lab_status import LabStatus, ProcessStatus
 from airflow_eos_provider.output import print_json
+from airflow_eos_provider.rollout.drift.contradictions import findings
 from airflow_eos_provider.rollout.drift.drift import Drift
-from airflow_eos_provider.rollout.drift.findings import findings
-from airflow_eos_provider.rollout.history import Rollout
 from airflow_eos_provider.rollout.outcome import RolloutReport, WorkerOutcome
+from airflow_eos_provider.rollout.roll_history import Rollout
 from airflow_eos_provider.terminal import DataConsole
 
 #: Markup that closes nothing, a style, an escape sequence, a line of its own, a right-to-left mark, an emoji's name.

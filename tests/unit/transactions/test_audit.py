@@ -27,9 +27,9 @@ from airflow_eos_provider.transactions.audit import (
     live_ids,
 )
 from airflow_eos_provider.transactions.collisions import Collision, CollisionKind
-from airflow_eos_provider.transactions.ends import PartitionEnds
 from airflow_eos_provider.transactions.hanging import Hanging, HangingLook
-from airflow_eos_provider.transactions.look import KnownId, Owner
+from airflow_eos_provider.transactions.known_ids import KnownId, Owner
+from airflow_eos_provider.transactions.readable_ends import PartitionEnds
 
 DAY = 86_400.0
 NOW = 1_000 * DAY

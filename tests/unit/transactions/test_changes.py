@@ -5,9 +5,9 @@ from __future__ import annotations
 from airflow_eos_provider.kafka.admin.open_transactions import HeldOpen
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
-from airflow_eos_provider.transactions.changes import Moment, changes
+from airflow_eos_provider.transactions.differences import Moment, changes
 from airflow_eos_provider.transactions.hanging import Hanging, HangingLook
-from airflow_eos_provider.transactions.look import KnownId, Owner
+from airflow_eos_provider.transactions.known_ids import KnownId, Owner
 
 HELD = HeldOpen("orders", 3, 7, 1, 0, 100, 5)
 NOTHING = HangingLook((), (), {})

@@ -14,7 +14,8 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionListing
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.transactions import groups
+from airflow_eos_provider.transactions import colliding_users
+from airflow_eos_provider.transactions.colliding_users import look_at_groups, pipelines_of
 from airflow_eos_provider.transactions.collisions import (
     CONTROL,
     PLANNER,
@@ -25,8 +26,7 @@ from airflow_eos_provider.transactions.collisions import (
     find_collisions,
     not_known,
 )
-from airflow_eos_provider.transactions.groups import look_at_groups, pipelines_of
-from airflow_eos_provider.transactions.look import owner_of, with_leaders
+from airflow_eos_provider.transactions.known_ids import owner_of, with_leaders
 
 
 def group(name: str, *connectors: str, topics: tuple[str, ...] = ()) -> KnownGroup:
@@ -109,8 +109,8 @@ def test_tasks_of_the_group_that_kafka_ships_are_not_taken_for_leaders_of_groups
     )
     kafka: Any = SimpleNamespace(admin=lambda: nullcontext(), transactions=lambda: nullcontext(client))
     own = group("connect-cluster", "a", "b")
-    monkeypatch.setattr(groups, "listed_groups", lambda _: ())
-    monkeypatch.setattr(groups, "hidden_groups", lambda _: "")
+    monkeypatch.setattr(colliding_users, "listed_groups", lambda _: ())
+    monkeypatch.setattr(colliding_users, "hidden_groups", lambda _: "")
     found = look_at_groups(kafka, {"data": 1}, [own], {})
     assert (found.connect, find_collisions(found)) == ((own,), ())
     assert with_leaders([], own, ids) == []

@@ -16,11 +16,11 @@ from airflow_eos_provider.kafka.admin.coordinators import java_hash, one_id_for_
 from airflow_eos_provider.kafka.admin.open_transactions import HeldLook, HeldOpen
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionListing
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
-from airflow_eos_provider.transactions.ends import PartitionEnds
 from airflow_eos_provider.transactions.hanging import Hanging, HangingLook, decide, find_hanging
-from airflow_eos_provider.transactions.look import owner_of
+from airflow_eos_provider.transactions.known_ids import owner_of
+from airflow_eos_provider.transactions.readable_ends import PartitionEnds
 
 HELD = HeldOpen("orders", 3, 7, 1, 0, 100, 5)
 LISTED = {7: TransactionListing("g-c-0", TransactionState.EMPTY, 7)}

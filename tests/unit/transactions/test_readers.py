@@ -11,7 +11,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState
 from airflow_eos_provider.kafka.admin import groups
 from airflow_eos_provider.kafka.admin.groups import GroupSeen
-from airflow_eos_provider.transactions.ends import PartitionEnds
+from airflow_eos_provider.transactions.readable_ends import PartitionEnds
 from airflow_eos_provider.transactions.readers import ReadersLook, Standing, decide, sink_groups
 
 PLACE = ("orders", 3)

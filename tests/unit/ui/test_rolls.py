@@ -21,9 +21,9 @@ from airflow_eos_provider.journal.records import (
     Step,
     StepStatus,
 )
-from airflow_eos_provider.rollout.history import Rollout, find_rollout
 from airflow_eos_provider.rollout.plan.order import TaskDowntime
-from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, WorkerChange
+from airflow_eos_provider.rollout.plan.roll_plan import ChangeKind, Plan, WorkerChange
+from airflow_eos_provider.rollout.roll_history import Rollout, find_rollout
 from airflow_eos_provider.ui.documents import Paging, keep_where
 from airflow_eos_provider.ui.looks import Seen
 from airflow_eos_provider.ui.routes.history import history_of

@@ -23,7 +23,13 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.messages import SliceResult, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.task import Task
-from airflow_eos_provider.interval.sources.files import Convert, Dropped, FileReadOptions, PinnedFile, read_pinned
+from airflow_eos_provider.interval.sources.source_files import (
+    Convert,
+    Dropped,
+    FileReadOptions,
+    PinnedFile,
+    read_pinned,
+)
 from airflow_eos_provider.interval.write.tally import Tally
 from airflow_eos_provider.stored import from_json, to_json
 

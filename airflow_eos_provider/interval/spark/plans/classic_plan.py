@@ -8,16 +8,16 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from airflow_eos_provider.interval.spark.plans import rules
+from airflow_eos_provider.interval.spark.plans import slice_rules
 
-_MOMENT_WORD = re.compile(rf"\b({rules.MOMENT_WORDS})\b", re.IGNORECASE)
+_MOMENT_WORD = re.compile(rf"\b({slice_rules.MOMENT_WORDS})\b", re.IGNORECASE)
 
 _MOMENTS = frozenset({"timestamp", "timestamp_ntz", "timestamp_ltz", "date"})
 
 #: Expressions that Spark replaces by others before it evaluates them, a cast among them.
 _PARSE_A_MOMENT = frozenset({"ParseToTimestamp", "ParseToDate"})
 
-_KEEPS_ORDER = rules.LIMIT.classes | {"Project", "SubqueryAlias"}
+_KEEPS_ORDER = slice_rules.LIMIT.classes | {"Project", "SubqueryAlias"}
 
 #: An RDD of a list that the driver holds, ``createDataFrame([…])``, as Python makes it; functions of Python's between
 #: are trusted like those of a plan. Its list is written by a method whose name begins so.
@@ -36,7 +36,7 @@ _BY_POSITION = frozenset({"Union", "Intersect", "Except", "UnionLoop"})
 
 def refuse_unstable(frame: DataFrame, key: Sequence[str]) -> None:
     """Check that each attempt would put the same rows into the same slices."""
-    rules.require_batch(frame)
+    slice_rules.require_batch(frame)
     plan: Any = frame._jdf.queryExecution().analyzed()
     wanted = {name.lower() for name in key}
     needed = {_id(column) for column in each(plan.output()) if column.name().lower() in wanted}
@@ -48,7 +48,7 @@ def refuse_moving(frame: DataFrame) -> None:
 
     A partition is compared with its bytes, and a shuffle may place a row by any column, so each column counts.
     """
-    rules.require_batch(frame)
+    slice_rules.require_batch(frame)
     plan: Any = frame._jdf.queryExecution().analyzed()
     _Search(by_partitions=True).look(plan, {_id(column) for column in each(plan.output())})
 
@@ -78,7 +78,7 @@ class _Search:
             _require_rows(node, kind, needed)
             if self._by_partitions and kind in _MOVES_ONLY:
                 if _is_by_ranges(node, kind):
-                    raise rules.RANGES.refusal()
+                    raise slice_rules.RANGES.refusal()
                 needed = {_id(column) for column in each(node.output())}
             below = self._look_at_expressions(node, kind, needed)
             for child in each(node.children()):
@@ -90,7 +90,7 @@ class _Search:
         definition = self._definitions.get(number)
         if definition is None:
             why = "is defined outside of the plan and cannot be looked at"
-            raise rules.refusal("a common table expression", why)
+            raise slice_rules.refusal("a common table expression", why)
         pairs = zip(each(reference.output()), each(definition.output()), strict=True)
         decides = {_id(own) for outer, own in pairs if _id(outer) in needed}
         if (number, frozenset(decides)) not in self._looked_at:
@@ -121,14 +121,14 @@ def _needed_of(node: Any, kind: str, child: Any, needed: set[str]) -> set[str]:
 
 def _require_rows(node: Any, kind: str, needed: set[str]) -> None:
     """Check that a node itself drops and makes the same rows in every attempt."""
-    if kind in rules.LIMIT.classes:
+    if kind in slice_rules.LIMIT.classes:
         _require_order(node, needed)
-    if kind in rules.SAMPLE.classes:
-        raise rules.SAMPLE.refusal()
-    if kind in rules.DUPLICATES.classes and needed - {_id(column) for column in each(node.keys())}:
-        raise rules.DUPLICATES.refusal()
-    if kind in rules.RDD.classes and not _is_of_a_list(node.rdd()):
-        raise rules.RDD.refusal()
+    if kind in slice_rules.SAMPLE.classes:
+        raise slice_rules.SAMPLE.refusal()
+    if kind in slice_rules.DUPLICATES.classes and needed - {_id(column) for column in each(node.keys())}:
+        raise slice_rules.DUPLICATES.refusal()
+    if kind in slice_rules.RDD.classes and not _is_of_a_list(node.rdd()):
+        raise slice_rules.RDD.refusal()
 
 
 def _require_order(node: Any, needed: set[str]) -> None:
@@ -143,12 +143,12 @@ def _require_order(node: Any, needed: set[str]) -> None:
                 wanted |= {_id(column): column.name() for column in each(made.references())}
         node = node.children().apply(0)
     if kind_of(node) != "Sort" or not getattr(node, "global")():
-        raise rules.refusal(f"{rules.LIMIT.what} without an order", "keeps whichever rows arrive first")
+        raise slice_rules.refusal(f"{slice_rules.LIMIT.what} without an order", "keeps whichever rows arrive first")
     ordered = {_id(order.child()) for order in each(node.order()) if kind_of(order.child()) == "AttributeReference"}
     if ties := sorted(name for column, name in wanted.items() if column not in ordered):
         names = ", ".join(ties)
-        what, remedy = f"{rules.LIMIT.what} over an order without {names}", f"Order by {names}, too (last)."
-        raise rules.refusal(what, rules.LIMIT.why, remedy=remedy)
+        what, remedy = f"{slice_rules.LIMIT.what} over an order without {names}", f"Order by {names}, too (last)."
+        raise slice_rules.refusal(what, slice_rules.LIMIT.why, remedy=remedy)
 
 
 def _is_by_ranges(node: Any, kind: str) -> bool:
@@ -174,14 +174,14 @@ def _is_of_a_list(rdd: Any) -> bool:
 def _require_stable(expression: Any) -> None:
     for part in parts_of(expression):
         kind = kind_of(part)
-        if kind in rules.PINNED_BY_FILES or kind in SUBQUERIES:  # a subquery's own plan is searched
+        if kind in slice_rules.PINNED_BY_FILES or kind in SUBQUERIES:  # a subquery's own plan is searched
             continue
-        if kind in rules.CLOCK.classes or (kind == "Cast" and _is_moment_word(part)):
-            raise rules.CLOCK.refusal(part.sql())
-        if kind in rules.BY_ARRIVAL.classes:
-            raise rules.BY_ARRIVAL.refusal(part.sql())
+        if kind in slice_rules.CLOCK.classes or (kind == "Cast" and _is_moment_word(part)):
+            raise slice_rules.CLOCK.refusal(part.sql())
+        if kind in slice_rules.BY_ARRIVAL.classes:
+            raise slice_rules.BY_ARRIVAL.refusal(part.sql())
         if not part.deterministic() and all(child.deterministic() for child in each(part.children())):
-            raise rules.CHANCE.refusal(part.sql())
+            raise slice_rules.CHANCE.refusal(part.sql())
 
 
 def _is_moment_word(cast: Any) -> bool:

@@ -18,17 +18,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.spark.plans import rules
+from airflow_eos_provider.interval.spark.plans import slice_rules
 from airflow_eos_provider.interval.spark.sessions import functions_of, quoted
 
 __all__ = ["NAMES", "PlanText", "judge", "judge_text", "refuse_unstable_remote", "sent_functions"]
 
 #: All functions that are looked for.
-NAMES = rules.CHANCE.functions | rules.BY_ARRIVAL.functions | rules.CLOCK.functions
+NAMES = slice_rules.CHANCE.functions | slice_rules.BY_ARRIVAL.functions | slice_rules.CLOCK.functions
 
 _MOMENT_WORD = re.compile(
     r"\b(?:cast|to_timestamp\w*|to_date|try_to_timestamp|try_to_date|timestamp|date)\((?:\w+\(){0,64}\s*['\"]?"
-    rf"(?:{rules.MOMENT_WORDS})\b(?!#)",
+    rf"(?:{slice_rules.MOMENT_WORDS})\b(?!#)",
     re.IGNORECASE,
 )
 
@@ -41,10 +41,12 @@ _MADE_UP_MOMENT = re.compile(
 _BRANCH = re.compile(r"[\s:+\-]*")
 
 #: Nodes that are refused wherever they are.
-_LIMIT = replace(rules.LIMIT, why=f"{rules.LIMIT.why}; through Spark Connect its order is not seen")
-_ROW_NODES = {name: rule for rule in (_LIMIT, rules.SAMPLE, rules.RDD) for name in rule.classes} | {"LimitAll": _LIMIT}
+_LIMIT = replace(slice_rules.LIMIT, why=f"{slice_rules.LIMIT.why}; through Spark Connect its order is not seen")
+_ROW_NODES = {name: rule for rule in (_LIMIT, slice_rules.SAMPLE, slice_rules.RDD) for name in rule.classes} | {
+    "LimitAll": _LIMIT
+}
 
-_MOMENT = replace(rules.CLOCK, why="may be another value in each attempt")
+_MOMENT = replace(slice_rules.CLOCK, why="may be another value in each attempt")
 
 #: Parts of plans whose expressions the optimizer has evaluated, or which another plan has made.
 _EVALUATED = ("LocalRelation", "OneRowRelation", "InMemoryRelation", "CommandResult")
@@ -117,7 +119,7 @@ def refuse_unstable_remote(frame: Any, key: Sequence[str]) -> bool:
     :returns: whether another evaluation within an attempt is certain to have the same rows, as long as the files that
         are read stay the same.
     """
-    rules.require_batch(frame)
+    slice_rules.require_batch(frame)
     column = functions_of(frame).col
     text = PlanText.of(_explained(frame.select(*(column(quoted(name)) for name in key))))
     functions = list(sent_functions(frame._plan.plan(frame.sparkSession.client)))
@@ -129,14 +131,14 @@ def judge(text: PlanText, deterministic: Sequence[bool], named: Iterable[str]) -
     """As :func:`refuse_unstable_remote`, of what was asked."""
     judge_text(text)
     if view := _TEMPORARY_VIEW.search(text.analyzed):
-        raise rules.refusal(
+        raise slice_rules.refusal(
             f"the temporary view {view[1]}",
             "Spark Connect looks up by its name in each action, when another interval's function may have replaced it",
             remedy="Give the DataFrame itself to the query: spark.sql('select … from {rows}', rows=frame); or write "
             "the interval by a classic session.",
         )
     if variable := _first_of(["variablereference"], text.analyzed):
-        rule = rules.Rule("is read in each action, when its value may be another one")
+        rule = slice_rules.Rule("is read in each action, when its value may be another one")
         raise rule.refusal(f"{variable}: a session variable", hint=_LOOKALIKE)
     hidden = [name for name in named if re.search(rf"\b{re.escape(name)}\(", text.analyzed, re.IGNORECASE)]
     if hidden or _OF_THE_JVM.search(text.analyzed):
@@ -144,14 +146,16 @@ def judge(text: PlanText, deterministic: Sequence[bool], named: Iterable[str]) -
     if not _PYTHON.search(text.optimized):
         return all(_is_certain(line) for line in text.optimized.splitlines() if line.strip())
     if not all(deterministic):
-        raise rules.refusal("a Python function that is marked as not deterministic", "may give another value each time")
+        raise slice_rules.refusal(
+            "a Python function that is marked as not deterministic", "may give another value each time"
+        )
     if re.search(r"^[ \t:+\-]*View \(", text.analyzed, re.MULTILINE):
         raise _hiding("a Python function and a view, which may hold one")
     return False
 
 
 def _hiding(what: str) -> ConfigurationError:
-    return rules.refusal(
+    return slice_rules.refusal(
         what,
         "may say that it is not deterministic, which is not seen through Spark Connect",
         remedy="Apply the function to the frame's columns (functions.udf) and read tables or files, no views; or write "
@@ -164,15 +168,15 @@ def judge_text(text: PlanText) -> None:
     for line in (*text.analyzed.splitlines(), *text.optimized.splitlines()):
         if (node := _node(line)) in _ROW_NODES:
             raise _ROW_NODES[node].refusal(hint=_LOOKALIKE)
-    if clock := _first_of(rules.CLOCK.functions, text.analyzed):
-        raise rules.CLOCK.refusal(clock, hint=_LOOKALIKE)
+    if clock := _first_of(slice_rules.CLOCK.functions, text.analyzed):
+        raise slice_rules.CLOCK.refusal(clock, hint=_LOOKALIKE)
     for pattern in (_MOMENT_WORD, _MADE_UP_MOMENT):
         if moment := pattern.search(text.analyzed):
             raise _MOMENT.refusal(f"{moment.group(0)}…", hint=_LOOKALIKE)
     searched = text.optimized
     if any(part in text.optimized for part in _EVALUATED):
         searched += "\n" + text.analyzed
-    for rule in (rules.CHANCE, rules.BY_ARRIVAL):
+    for rule in (slice_rules.CHANCE, slice_rules.BY_ARRIVAL):
         if found := _first_of(rule.functions, searched):
             raise rule.refusal(found, hint=_LOOKALIKE)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from airflow_eos_provider.rollout.hosts import ownership
 from airflow_eos_provider.rollout.hosts.address import port_of
-from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenProcess, look_at
 from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, propose, view_of
+from airflow_eos_provider.rollout.hosts.discovery.search_machine import MachineLook, SeenProcess, look_at
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 
 

@@ -1,6 +1,6 @@
 """Proposes a worker's entry from a search of its machine: its service, its file, its log, and what needs sudo.
 
-Pure values; :mod:`~airflow_eos_provider.rollout.hosts.discovery.look` searches.
+Pure values; :mod:`~airflow_eos_provider.rollout.hosts.discovery.search_machine` searches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from airflow_eos_provider.connect.cluster.placement import PRIVILEGES, Privilege
 from airflow_eos_provider.kafka.settings.kafka_settings import is_secret
 from airflow_eos_provider.rollout.hosts.address import port_of
-from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenParent, SeenProcess
+from airflow_eos_provider.rollout.hosts.discovery.search_machine import MachineLook, SeenParent, SeenProcess
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, SUPERVISORS, ProcessView, ports_of
 
 #: Groups whose members may read the journal of the whole system (systemd-journald.service(8)).

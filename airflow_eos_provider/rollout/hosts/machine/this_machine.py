@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import IO
 
-from airflow_eos_provider.processes import INHERITED_VARIABLES
+from airflow_eos_provider.local_processes import INHERITED_VARIABLES
 from airflow_eos_provider.rollout.hosts.beside_unit import SYSTEMD_VARIABLES, Way, ways_here
 from airflow_eos_provider.rollout.hosts.machine.machine import (
     COMMAND_SECONDS,

@@ -15,7 +15,7 @@ from airflow_eos_provider.changes.change import Plan
 from airflow_eos_provider.changes.closing import close as closing
 from airflow_eos_provider.changes.closing.change import CLOSE, CloseRequest
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.errors import FencedError, LeaseHeldError, PlanMovedError, RefusedError
 from airflow_eos_provider.journal.content import JournalContent, Unreadable
 from airflow_eos_provider.journal.records import (

@@ -11,8 +11,8 @@ import pytest
 
 from airflow_eos_provider.changes.change import Plan
 from airflow_eos_provider.changes.fencing.change import FencingRequest, fencing_plan
-from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceId, FenceLook
-from airflow_eos_provider.changes.fencing.plan import (
+from airflow_eos_provider.changes.fencing.fencing_facts import ConnectorLook, FenceId, FenceLook
+from airflow_eos_provider.changes.fencing.fencing_plan import (
     SLOW_IDS,
     ConnectorRound,
     decide,

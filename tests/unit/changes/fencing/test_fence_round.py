@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.changes.fencing import round as fence_round
-from airflow_eos_provider.changes.fencing.plan import SLOW_IDS, SLOW_REMEDY, ConnectorRound
+from airflow_eos_provider.changes.fencing.fencing_plan import SLOW_IDS, SLOW_REMEDY, ConnectorRound
 from airflow_eos_provider.changes.fencing.round import Round
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet

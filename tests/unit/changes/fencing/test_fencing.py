@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_eos_provider.changes.fencing.change import FencingRequest, fencing_plan, look_document, look_lines
-from airflow_eos_provider.changes.fencing.look import FenceLook
-from airflow_eos_provider.changes.fencing.plan import decide
+from airflow_eos_provider.changes.fencing.fencing_facts import FenceLook
+from airflow_eos_provider.changes.fencing.fencing_plan import decide
 from tests.unit.changes.fencing.test_fence_plan import connector, group
 
 IDS = 12

@@ -21,14 +21,14 @@ from airflow_eos_provider.changes.offsets.change import (
     RestoreRequest,
 )
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError
-from airflow_eos_provider.journal.change import GroupChange
+from airflow_eos_provider.journal.group_change import GroupChange
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.leftovers import Leftovers
 from airflow_eos_provider.offsets.verbs.apply import ConnectorReport
-from airflow_eos_provider.offsets.verbs.changes import Write
-from airflow_eos_provider.offsets.verbs.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb, Wanted
+from airflow_eos_provider.offsets.verbs.offset_changes import Write
+from airflow_eos_provider.offsets.verbs.offsets_plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
+from airflow_eos_provider.offsets.verbs.offsets_request import OffsetsRequest, Verb, Wanted
 
 
 class Changer:

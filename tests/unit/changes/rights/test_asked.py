@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.acls.facts import Principals, Seen, SeenConnector, facts_of
+from airflow_eos_provider.acls.cluster_facts import Principals, Seen, SeenConnector, facts_of
 from airflow_eos_provider.acls.judge import Authorizer
 from airflow_eos_provider.acls.rules import IntervalFacts, interval_rules
 from airflow_eos_provider.acls.tool_rules import tool_rules
 from airflow_eos_provider.changes.declared import VERBS
 from airflow_eos_provider.changes.rights import asked
 from airflow_eos_provider.changes.rights.asked import asked_rights, interval_facts
-from airflow_eos_provider.changes.rights.plan import AclPlan
-from airflow_eos_provider.changes.rights.request import RightsRequest
+from airflow_eos_provider.changes.rights.rights_plan import AclPlan
+from airflow_eos_provider.changes.rights.rights_request import RightsRequest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import RefusedError, UnreachableError
 from airflow_eos_provider.kafka.acl_values import Acl

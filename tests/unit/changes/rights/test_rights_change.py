@@ -13,10 +13,10 @@ import pytest
 from airflow_eos_provider.changes.change import Plan, options, read_request
 from airflow_eos_provider.changes.rights import asked
 from airflow_eos_provider.changes.rights.change import GRANT, REVOKE, Grant
-from airflow_eos_provider.changes.rights.plan import AclPlan
-from airflow_eos_provider.changes.rights.request import RevokeRequest, RightsRequest
+from airflow_eos_provider.changes.rights.rights_plan import AclPlan
+from airflow_eos_provider.changes.rights.rights_request import RevokeRequest, RightsRequest
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka import session as kafka_session
+from airflow_eos_provider.kafka import kafka_session as kafka_session
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.stored import from_json, to_json

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_eos_provider.changes.change import Done, Plan
 from airflow_eos_provider.changes.topics.change import CREATE_TOPICS, TopicsRequest
-from airflow_eos_provider.changes.topics.look import InternalTopicsClient
+from airflow_eos_provider.changes.topics.topics_repair import InternalTopicsClient
 from airflow_eos_provider.connect.topics.internal_topics import Role, WantedTopic
 from airflow_eos_provider.connect.topics.topic_checks import FoundTopic, TopicChange, TopicsLook
 from airflow_eos_provider.errors import EosError, UnreachableError

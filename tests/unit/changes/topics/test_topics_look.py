@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.changes.topics.look import InternalTopicsClient
+from airflow_eos_provider.changes.topics.topics_repair import InternalTopicsClient
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.cluster.other_kafka import OtherKafka
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.topic_checks import FoundTopic
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.offsets.stores import Store
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.username": "there", "sasl.password": "canary-5b3e"}
 WITHOUT = {"security.protocol": "SSL"}

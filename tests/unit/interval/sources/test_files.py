@@ -15,8 +15,8 @@ import pytest
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
-from airflow_eos_provider.interval.sources import files as module
-from airflow_eos_provider.interval.sources.files import (
+from airflow_eos_provider.interval.sources import source_files as module
+from airflow_eos_provider.interval.sources.source_files import (
     Dropped,
     FileReadOptions,
     FileSet,

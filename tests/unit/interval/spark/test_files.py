@@ -15,15 +15,15 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Stage
-from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet, PinnedFile, look_at
-from airflow_eos_provider.interval.spark.files import (
+from airflow_eos_provider.interval.sources.source_files import FileReadOptions, FileSet, PinnedFile, look_at
+from airflow_eos_provider.interval.spark.slicing import Files
+from airflow_eos_provider.interval.spark.spark_files import (
     FilesSource,
     files_source,
     find_files,
     pinned_files,
     require_still_pinned,
 )
-from airflow_eos_provider.interval.spark.slicing import Files
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
 

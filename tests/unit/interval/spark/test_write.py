@@ -12,11 +12,11 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet
+from airflow_eos_provider.interval.sources.source_files import FileReadOptions, FileSet
 from airflow_eos_provider.interval.spark import slicing, write_interval
 from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
-from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.slicing import sliced
+from airflow_eos_provider.interval.spark.spark_files import FilesSource
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from airflow_eos_provider.errors import EosError, UnreachableError
-from airflow_eos_provider.interval.topics import reader
-from airflow_eos_provider.interval.topics.reader import ask_until_answered
-from airflow_eos_provider.kafka.read.ends import UnknownTopicError
+from airflow_eos_provider.interval.topics import run_reader
+from airflow_eos_provider.interval.topics.run_reader import ask_until_answered
+from airflow_eos_provider.kafka.read.topic_ends import UnknownTopicError
 
 AWAY, UNKNOWN = UnreachableError("away"), UnknownTopicError("there is no topic t")
 
@@ -35,7 +35,7 @@ def test_brokers_that_do_not_answer_and_one_that_has_not_heard_of_the_topic_are_
 
 @pytest.mark.parametrize(("error", "limit"), [(AWAY, "_ANSWER_SECONDS"), (UNKNOWN, "_NEWS_SECONDS")])
 def test_what_stays_away_is_told(monkeypatch: pytest.MonkeyPatch, error: EosError, limit: str) -> None:
-    monkeypatch.setattr(reader, limit, 0.0)
+    monkeypatch.setattr(run_reader, limit, 0.0)
     with pytest.raises(type(error), match=error.found):
         ask_until_answered(asking(error), "t")
 

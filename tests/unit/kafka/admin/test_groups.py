@@ -19,7 +19,7 @@ from airflow_eos_provider.kafka.admin.groups import (
     describe_groups,
     groups_seen,
 )
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from tests.unit.kafka.scripted_admin import ScriptedAdmin
 

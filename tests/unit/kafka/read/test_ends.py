@@ -10,7 +10,7 @@ import kafka.errors
 import pytest
 
 from airflow_eos_provider.errors import EosError, UnreachableError
-from airflow_eos_provider.kafka.read.ends import Ends, Reach, UnknownTopicError
+from airflow_eos_provider.kafka.read.topic_ends import Ends, Reach, UnknownTopicError
 from tests.unit.kafka.scripted_admin import ScriptedAdmin
 
 UNKNOWN = kafka.errors.UnknownTopicOrPartitionError.errno

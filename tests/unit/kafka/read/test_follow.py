@@ -10,9 +10,9 @@ import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.read import follow as module
-from airflow_eos_provider.kafka.read.ends import Reach, ReplacedTopicError, UnknownTopicError
 from airflow_eos_provider.kafka.read.follow import Follower
 from airflow_eos_provider.kafka.read.reader import LogRecord
+from airflow_eos_provider.kafka.read.topic_ends import Reach, ReplacedTopicError, UnknownTopicError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 NOBODY = KafkaSettings.of("127.0.0.1:1")

@@ -13,8 +13,8 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.admin import client
 from airflow_eos_provider.kafka.admin.client import Admin, Place
 from airflow_eos_provider.kafka.read import wire_fetcher
-from airflow_eos_provider.kafka.read.ends import ReplacedTopicError
 from airflow_eos_provider.kafka.read.fetched import NO_LOOK, FetchOptions
+from airflow_eos_provider.kafka.read.topic_ends import ReplacedTopicError
 from airflow_eos_provider.kafka.read.wire_fetcher import WireFetcher, _Fetched
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 

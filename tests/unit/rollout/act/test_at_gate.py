@@ -7,10 +7,10 @@ from typing import Any
 
 from airflow_eos_provider.rollout.act.at_gate import HOST_LOOK_SECONDS, begin, handed_over, holds_remotely
 from airflow_eos_provider.rollout.act.steps import announced_restart, further_restart, passed_gate
-from airflow_eos_provider.rollout.check import passed
+from airflow_eos_provider.rollout.answer import passed
 from airflow_eos_provider.rollout.gate.state import GateState
 from airflow_eos_provider.rollout.observe.topic_progress import Memory
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from tests.unit.rollout.conftest import NOW, W1, W2, W3
 
 SETTINGS = RolloutSettings(polls=2, hold_seconds=4.0)

@@ -14,7 +14,7 @@ from airflow_eos_provider.journal.journal import Step, StepStatus
 from airflow_eos_provider.rollout.act.decision import Action, ActionKind, decide, expectation
 from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation
 from airflow_eos_provider.rollout.hosts.host import Obstacle
-from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, make_plan
+from airflow_eos_provider.rollout.plan.roll_plan import ChangeKind, Plan, make_plan
 from tests.unit.rollout.conftest import DISABLED, FOREIGN, LONG_AGO, NOW, PREPARING, W1, W2, W3, Cluster, token
 
 INTENT, RESTARTED, PASSED = StepStatus.INTENT, StepStatus.RESTARTED, StepStatus.PASSED

@@ -269,6 +269,7 @@ OTHERS = Lease(Owner.this_process(), "r1", "bob", "w3: intent", time.time() + 60
         (taken_over(None), {}, 1, "the journal's lease was taken over: None", None),
         (taken_over(OTHERS), {}, 1, f"the journal's lease was taken over: {OTHERS}", None),
     ],
+    ids=lambda value: value.split(":")[0] if isinstance(value, str) else None,  # a lease names this process
 )
 def test_the_task_is_called_for_what_only_a_process_of_it_can_do_and_once(
     elsewhere: Elsewhere,

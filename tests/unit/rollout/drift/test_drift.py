@@ -27,8 +27,8 @@ from airflow_eos_provider.rollout.drift.drift import (
     find_drift,
     newest_rollout,
 )
-from airflow_eos_provider.rollout.history import Rollout, whole_history
 from airflow_eos_provider.rollout.hosts.host import Edit
+from airflow_eos_provider.rollout.roll_history import Rollout, whole_history
 from tests.unit.rollout.conftest import NOW, W1, W2, W3
 
 

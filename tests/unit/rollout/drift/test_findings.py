@@ -13,7 +13,7 @@ from airflow_eos_provider.connect.mode_evidence import Declared, ModeVerdict, Ob
 from airflow_eos_provider.connect.topics.config_topic import TaskSet
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
-from airflow_eos_provider.rollout.drift.findings import findings
+from airflow_eos_provider.rollout.drift.contradictions import findings
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import Obstacle
 from airflow_eos_provider.rollout.observe.reported_states import unsettled

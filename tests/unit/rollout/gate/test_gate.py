@@ -10,7 +10,7 @@ import pytest
 
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Running
 from airflow_eos_provider.finding import Verdict, overall
-from airflow_eos_provider.rollout.check import failed, inconclusive, passed
+from airflow_eos_provider.rollout.answer import failed, inconclusive, passed
 from airflow_eos_provider.rollout.gate import gate as module
 from airflow_eos_provider.rollout.gate.expectation import Baseline
 from airflow_eos_provider.rollout.gate.gate import GateAnswer, connectors_to_restart

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_eos_provider import processes
+from airflow_eos_provider import local_processes
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import Observed, judge
@@ -64,13 +64,13 @@ def started(worker: WorkerDescription) -> Host:
     return host
 
 
-def process_of(facts: HostFacts) -> processes.ProcessIdentity | None:
+def process_of(facts: HostFacts) -> local_processes.ProcessIdentity | None:
     """The worker's process; of one behind a wrapper, that one."""
     pid = facts.details["pid"]
-    return processes.identify(pid) if isinstance(pid, int) else None
+    return local_processes.identify(pid) if isinstance(pid, int) else None
 
 
-def restarted(host: Host, **arguments: Any) -> processes.ProcessIdentity:
+def restarted(host: Host, **arguments: Any) -> local_processes.ProcessIdentity:
     """The process that a restart has started."""
     host.restart(RestartRequest(**arguments))
     found = process_of(host.observe())
@@ -162,7 +162,7 @@ class TestRestarting:
     ) -> None:
         host = started(replace(worker, start=(*worker.start, "wrap")))
         assert worker.pid_file is not None
-        wrapper = processes.from_pid_file(worker.pid_file)
+        wrapper = local_processes.from_pid_file(worker.pid_file)
         assert wrapper is not None
         (child,) = [member for member in family_of(wrapper) if member != wrapper]
         worker.pid_file.write_text(f"{child.pid}\n")

@@ -15,7 +15,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import Declared, Running
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.finding import Verdict
-from airflow_eos_provider.rollout.check import Check, passed
+from airflow_eos_provider.rollout.answer import Check, passed
 from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, Obstacle
 from airflow_eos_provider.rollout.hosts.machine.machine import MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of

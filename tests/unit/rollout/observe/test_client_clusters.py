@@ -9,7 +9,7 @@ import pytest
 
 from airflow_eos_provider.connect.cluster.other_kafka import OtherKafka
 from airflow_eos_provider.errors import UnreachableError
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.rollout.observe.client_clusters import ClientClusters, client_clusters
 

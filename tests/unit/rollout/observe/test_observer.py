@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState, config_follower
 from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from airflow_eos_provider.rollout.observe import observer as observer_module

@@ -20,10 +20,10 @@ from airflow_eos_provider.journal.records import (
 )
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.rollout.drift.drift import DriftKind, Expected, find_drift
-from airflow_eos_provider.rollout.history import whole_history
 from airflow_eos_provider.rollout.plan.earlier_rolls import left_down, temporary_isolation
-from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, make_plan
+from airflow_eos_provider.rollout.plan.roll_plan import ChangeKind, Plan, make_plan
 from airflow_eos_provider.rollout.plan.worker_edits import Former, properties_to_set
+from airflow_eos_provider.rollout.roll_history import whole_history
 from tests.unit.rollout.conftest import DISABLED, ENABLED, NOW, PREPARING, W1, W2, W3
 
 KAFKA = KafkaSettings.of("127.0.0.1:1")

@@ -15,10 +15,11 @@ from airflow_eos_provider.connect.rest import WorkerRoot
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.preflight.findings import ConnectorFinding, Severity
-from airflow_eos_provider.preflight.report import Report
+from airflow_eos_provider.preflight.preflight_report import Report
 from airflow_eos_provider.rollout.hosts.host import Edit
 from airflow_eos_provider.rollout.hosts.launch import launch_of
-from airflow_eos_provider.rollout.plan.plan import (
+from airflow_eos_provider.rollout.plan.obstacles import stops_no_task
+from airflow_eos_provider.rollout.plan.roll_plan import (
     CHANGED_LINES,
     SHOWN_FINDINGS,
     ChangeKind,
@@ -27,7 +28,6 @@ from airflow_eos_provider.rollout.plan.plan import (
     make_plan,
     next_target,
 )
-from airflow_eos_provider.rollout.plan.preflight import stops_no_task
 from tests.unit.rollout.conftest import DISABLED, ENABLED, PREPARING, W1, W2, W3, Cluster
 
 

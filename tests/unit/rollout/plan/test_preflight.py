@@ -16,25 +16,25 @@ from airflow_eos_provider.connect.rest import Health, WorkerRoot
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
 from airflow_eos_provider.finding import Verdict
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Resource
-from airflow_eos_provider.rollout.check import Check
+from airflow_eos_provider.rollout.answer import Check
 from airflow_eos_provider.rollout.hosts.host import Obstacle
 from airflow_eos_provider.rollout.observe.client_clusters import ClientClusters
-from airflow_eos_provider.rollout.plan import preflight
-from airflow_eos_provider.rollout.plan.preflight import (
+from airflow_eos_provider.rollout.plan import obstacles
+from airflow_eos_provider.rollout.plan.obstacles import (
     Preflight,
     begins_exactly_once,
     kafka_version,
     other_clusters,
     rights,
 )
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 from tests.unit.rollout.conftest import DISABLED, ENABLED, FOREIGN, PREPARING, W1, W2, W3, Cluster, other_group
 
 FAIL, INCONCLUSIVE = Verdict.FAIL, Verdict.INCONCLUSIVE
 
 
 def check(cluster: Any, target: Mode = PREPARING, **settings: Any) -> Preflight:
-    return preflight.check(cluster.observe(), target, RolloutSettings(**settings))
+    return obstacles.check(cluster.observe(), target, RolloutSettings(**settings))
 
 
 def not_passed(result: Preflight) -> dict[str, Verdict]:
@@ -326,7 +326,7 @@ def test_what_hinders_nothing_is_named(
 
 def test_what_a_roll_left_down_is_started_first_so_a_lone_worker_does_not_stay_alone(cluster: Any) -> None:
     only_one_runs(cluster)
-    result = preflight.check(cluster.observe(), PREPARING, RolloutSettings(), {W2: "r1"})
+    result = obstacles.check(cluster.observe(), PREPARING, RolloutSettings(), {W2: "r1"})
     assert not_passed(result) == {}
     assert "w2:8083 (by rollout r1)" in answer(result, "downtime").found
 
@@ -411,7 +411,7 @@ def test_versions_are_read_as_kafkas_own(text: str, number: tuple[int, int] | No
 def test_a_roll_is_verified_when_every_member_is_proven_there_or_will_join_so(
     cluster_in: Any, change: Any, left_down: dict[str, str], verdict: Verdict, found: str
 ) -> None:
-    result = preflight.verify(change(cluster_in(ENABLED)).observe(), ENABLED, left_down)
+    result = obstacles.verify(change(cluster_in(ENABLED)).observe(), ENABLED, left_down)
     assert (result.verdict, answer(result, W2).found) == (verdict, found)
     assert not_passed(result) == ({} if result.passed else {W2: verdict})
 

@@ -19,8 +19,8 @@ import asyncssh
 from airflow_eos_provider.connect.cluster.placement import MachineDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
-from airflow_eos_provider.rollout.hosts.machine.ssh.options import Hop, route
-from airflow_eos_provider.rollout.hosts.machine.ssh.session import REMOTE_COMMAND, CommandSession, lost, on_stdin
+from airflow_eos_provider.rollout.hosts.machine.ssh.ssh_options import Hop, route
+from airflow_eos_provider.rollout.hosts.machine.ssh.ssh_session import REMOTE_COMMAND, CommandSession, lost, on_stdin
 
 T = TypeVar("T")
 

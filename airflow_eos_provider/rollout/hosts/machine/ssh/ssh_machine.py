@@ -2,7 +2,7 @@
 
 By asyncssh, not by OpenSSH's client: keys of an Airflow connection stay in memory and never touch a disk, each wait can
 be bounded, and no master process with a control socket is left behind. It reads OpenSSH's configuration, agent, known
-hosts and certificates; :mod:`~airflow_eos_provider.rollout.hosts.machine.ssh.options` lists the limits.
+hosts and certificates; :mod:`~airflow_eos_provider.rollout.hosts.machine.ssh.ssh_options` lists the limits.
 
 Host keys are always checked, when a connection is made. One connection per machine is kept by this process, shared by
 all its threads, replaced when it is lost, and closed when no command has run on it for five minutes; so an entry that

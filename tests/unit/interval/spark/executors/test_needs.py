@@ -213,7 +213,7 @@ class OnlyThose(importlib.abc.MetaPathFinder):
             return self.finder.find_spec(name, path, target)
 
 sys.meta_path[:] = map(OnlyThose, sys.meta_path)
-for name in (*worker_daemon.NEEDED[1:], "airflow_eos_provider.interval.sources.files"):
+for name in (*worker_daemon.NEEDED[1:], "airflow_eos_provider.interval.sources.source_files"):
     importlib.import_module(name)
 print("imported")
 '''

@@ -16,8 +16,8 @@ import pytest
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.hosts.discovery.here import look_here, propose_here
-from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenProcess, look_at
 from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, propose
+from airflow_eos_provider.rollout.hosts.discovery.search_machine import MachineLook, SeenProcess, look_at
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer
 from tests.waiting import until
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.rollout.hosts.discovery.look import MachineLook, SeenParent, SeenProcess
 from airflow_eos_provider.rollout.hosts.discovery.proposal import ProposedWorker, propose, secret_words, shared
+from airflow_eos_provider.rollout.hosts.discovery.search_machine import MachineLook, SeenParent, SeenProcess
 
 URL = "http://connect-1:8083"
 CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"

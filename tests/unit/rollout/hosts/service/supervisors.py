@@ -19,7 +19,7 @@ import psutil
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import OwnCommands
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.processes import identify
+from airflow_eos_provider.local_processes import identify
 from tests.families import family_of, stop_family
 from tests.missing import not_run
 from tests.waiting import until

@@ -21,7 +21,7 @@ import pytest
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, FencedError, RefusedError
-from airflow_eos_provider.processes import identify
+from airflow_eos_provider.local_processes import identify
 from airflow_eos_provider.rollout.hosts.host import Moment, RestartEvent, RestartRequest, WorkerStartError, moments_of
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.service import restart_act

@@ -26,8 +26,8 @@ from airflow_eos_provider.rollout.hosts.machine.machine import CommandError, Mac
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.ssh import connection, ssh_machine
 from airflow_eos_provider.rollout.hosts.machine.ssh.connection import HostKeyError
-from airflow_eos_provider.rollout.hosts.machine.ssh.session import REMOTE_COMMAND, on_stdin
 from airflow_eos_provider.rollout.hosts.machine.ssh.ssh_machine import SshMachine
+from airflow_eos_provider.rollout.hosts.machine.ssh.ssh_session import REMOTE_COMMAND, on_stdin
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from tests.ctrl_c import take_ctrl_c
 from tests.missing import not_run

@@ -16,8 +16,8 @@ from airflow_eos_provider.connect.cluster.placement import MachineDescription, S
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.rollout.hosts.machine.machine import MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
-from airflow_eos_provider.rollout.hosts.machine.ssh.options import route
 from airflow_eos_provider.rollout.hosts.machine.ssh.ssh_machine import LoopThread
+from airflow_eos_provider.rollout.hosts.machine.ssh.ssh_options import route
 from tests.sshd import Sshd, keygen, make_key, public, running_sshd
 from tests.waiting import until
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_eos_provider.data_text import duration
 from airflow_eos_provider.transactions.hanging import HangingLook
-from airflow_eos_provider.transactions.look import KnownId
+from airflow_eos_provider.transactions.known_ids import KnownId
 
 #: What is open: its id or partition, and where or when it began.
 _Key = tuple[str, int]

@@ -10,14 +10,14 @@ from airflow_eos_provider.connect.topics.config_topic import ClusterState
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.kafka.read.ends import UnknownTopicError
+from airflow_eos_provider.kafka.read.topic_ends import UnknownTopicError
 from airflow_eos_provider.kafka.read.writers import TopicWriters
+from airflow_eos_provider.offsets.offsets_topic import OffsetsTopic
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.stores import OffsetStores, Store
-from airflow_eos_provider.offsets.topic import OffsetsTopic
-from airflow_eos_provider.offsets.verbs import changes
-from airflow_eos_provider.offsets.verbs.changes import Places, Write
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb, Wanted
+from airflow_eos_provider.offsets.verbs import offset_changes
+from airflow_eos_provider.offsets.verbs.offset_changes import Places, Write
+from airflow_eos_provider.offsets.verbs.offsets_request import OffsetsRequest, Verb, Wanted
 
 
 class OffsetsReader:
@@ -43,30 +43,30 @@ class OffsetsReader:
                     remedy=f"To let it start from the beginning: 'eos offsets reset {name}'.",
                 )
             # In another Kafka cluster the topic may be that of another group, too.
-            return changes.reset(Places(name, [self.global_topic()]), {})
+            return offset_changes.reset(Places(name, [self.global_topic()]), {})
         if request.verb is Verb.MIGRATE:
-            return changes.migrate(name, self._of(name), self._target(request))
+            return offset_changes.migrate(name, self._of(name), self._target(request))
         places = Places(name, self._of(name))
         match request.verb:
             case Verb.RESET:
-                return changes.reset(places, request.where)
+                return offset_changes.reset(places, request.where)
             case Verb.ALTER:
-                return changes.alter(places, _wanted(request, places), unlike=request.unlike)
+                return offset_changes.alter(places, _wanted(request, places), unlike=request.unlike)
             case Verb.COPY:
                 if request.file:
-                    return changes.copy_saved(request.source, backup.read(Path(request.file)), places)
-                return changes.copy(request.source, self._of(request.source), places)
+                    return offset_changes.copy_saved(request.source, backup.read(Path(request.file)), places)
+                return offset_changes.copy(request.source, self._of(request.source), places)
             case Verb.RESTORE:
                 saved = backup.read(Path(request.file))
                 if not request.from_elsewhere:
-                    changes.require_same_origin(saved, kafka_cluster_id, group_id, places.topics)
-                return changes.restore(places, saved)
+                    offset_changes.require_same_origin(saved, kafka_cluster_id, group_id, places.topics)
+                return offset_changes.restore(places, saved)
 
     def require_one_place(self, request: OffsetsRequest) -> None:
-        """Go on only if the tasks will find what a request writes, see :func:`changes.require_one_place`."""
+        """Go on only if the tasks will find what a request writes, see :func:`offset_changes.require_one_place`."""
         if request.verb is not Verb.PRUNE:
             exists = self._exists(request.connector)
-            changes.require_one_place(request.connector, self._target(request), exists=exists)
+            offset_changes.require_one_place(request.connector, self._target(request), exists=exists)
 
     def checked_offsets(self, request: OffsetsRequest) -> list[tuple[Any, Any]]:
         """The new offsets of an alteration that Connect can check: those whose keys are spelt as Connect spells them.
@@ -131,4 +131,6 @@ class OffsetsReader:
 
 def _wanted(request: OffsetsRequest, places: Places) -> Sequence[Wanted]:
     """The offsets of an alteration."""
-    return changes.one_for_each(places, request.where, request.wanted[0].offset) if request.each else request.wanted
+    return (
+        offset_changes.one_for_each(places, request.where, request.wanted[0].offset) if request.each else request.wanted
+    )

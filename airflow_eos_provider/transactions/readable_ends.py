@@ -10,8 +10,8 @@ from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.admin.client import Admin, Place
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.questions import LATEST
-from airflow_eos_provider.kafka.session import Session
 
 #: Limit of one question about all partitions, seconds.
 _ENDS_SECONDS = 15.0

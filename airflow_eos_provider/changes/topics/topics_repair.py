@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.group import describe_group, known_group, other_groups
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import (
     CONFIGS,
     OFFSETS,
@@ -23,8 +23,8 @@ from airflow_eos_provider.connect.topics.internal_topics import (
 from airflow_eos_provider.connect.topics.topic_checks import FoundTopic, TopicChange, TopicsLook, users_of
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, is_of_group
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError
-from airflow_eos_provider.journal.change import GroupChange
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.journal.group_change import GroupChange
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.kafka.topics import Topics, require_topic_name
 from airflow_eos_provider.offsets.stores import OffsetStores, Store
 

@@ -11,16 +11,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from airflow_eos_provider.connect.connect_session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import probe
 from airflow_eos_provider.connect.rest import ConnectorStatus, TaskStatus
-from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import read_worker_files
 from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.offsets.stores import WorkersKafka, unknown_connector
 
 #: An open transaction that has neither ended nor made place for another one within so many seconds is called held.

@@ -11,8 +11,8 @@ from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import PlanMovedError, RefusedError
 from airflow_eos_provider.offsets.stores import is_elsewhere, topic_of
-from airflow_eos_provider.offsets.verbs.changes import Write
-from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.verbs.offset_changes import Write
+from airflow_eos_provider.offsets.verbs.offsets_request import OffsetsRequest, Verb
 from airflow_eos_provider.stored import to_json, unstored
 
 #: The member of a plan's content that has a planned change for each connector.

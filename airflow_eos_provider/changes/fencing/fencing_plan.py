@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceLook
+from airflow_eos_provider.changes.fencing.fencing_facts import ConnectorLook, FenceLook
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState
 from airflow_eos_provider.errors import RefusedError

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.journal.content import JournalContent, JournalReplay
+from airflow_eos_provider.journal.journal_transactions import TRANSACTION_TIMEOUT_MS
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import (
     CLOCK_KEY,
@@ -18,10 +19,9 @@ from airflow_eos_provider.journal.records import (
     Request,
     encode,
 )
-from airflow_eos_provider.journal.transactions import TRANSACTION_TIMEOUT_MS
-from airflow_eos_provider.kafka.read.ends import UnknownTopicError
+from airflow_eos_provider.kafka.kafka_session import Kafka, session_of
 from airflow_eos_provider.kafka.read.follow import Follower
-from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.read.topic_ends import UnknownTopicError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.write.plain import write_plainly

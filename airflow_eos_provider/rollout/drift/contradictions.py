@@ -12,7 +12,7 @@ from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigStat
 from airflow_eos_provider.connect.topics.internal_topics import OTHER_GROUP_REMEDY, other_groups
 from airflow_eos_provider.data_text import counted, duration
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
-from airflow_eos_provider.rollout.check import Check, failed, inconclusive
+from airflow_eos_provider.rollout.answer import Check, failed, inconclusive
 from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.reported_states import (

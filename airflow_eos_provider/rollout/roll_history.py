@@ -24,7 +24,7 @@ from airflow_eos_provider.journal.records import (
     StepStatus,
 )
 from airflow_eos_provider.rollout.outcome import WorkerOutcome
-from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
+from airflow_eos_provider.rollout.plan.roll_plan import ChangeKind, Plan
 
 #: The state of a rollout that should be running and that no controller carries out. Scripts rely on the word.
 INTERRUPTED = "interrupted"

@@ -12,7 +12,7 @@ from airflow_eos_provider.connect.transactional_ids import KnownGroup, claims, l
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 
 #: A coordinator looks for transactions past their timeout now and then
 #: (``transaction.abort.timed.out.transaction.cleanup.interval.ms``).

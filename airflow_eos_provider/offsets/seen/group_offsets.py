@@ -11,10 +11,10 @@ from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.topics.source_offsets import Hidden, Offset, OffsetRecord, combined
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.admin.partition_writers import Written
-from airflow_eos_provider.kafka.read.ends import UnknownTopicError
+from airflow_eos_provider.kafka.read.topic_ends import UnknownTopicError
 from airflow_eos_provider.offsets import user_json
+from airflow_eos_provider.offsets.offsets_topic import OffsetsTopic, has_strayed
 from airflow_eos_provider.offsets.stores import OffsetStores, Store, is_elsewhere
-from airflow_eos_provider.offsets.topic import OffsetsTopic, has_strayed
 
 #: The name of an own store that is not known.
 UNKNOWN = "?"

@@ -8,16 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from airflow_eos_provider.connect.cluster.other_kafka import ClientAddresses
+from airflow_eos_provider.connect.connect_session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import probe
 from airflow_eos_provider.connect.properties import plain_topics
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import read_worker_files
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.preflight.broker_answers import broker_facts, readers_of
-from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
+from airflow_eos_provider.preflight.group_facts import ConnectorFacts, Facts
 from airflow_eos_provider.preflight.worker_answers import Answers, Progress, ask_workers
 
 

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval
-from airflow_eos_provider.interval.sources.files import (
+from airflow_eos_provider.interval.sources.source_files import (
     Convert,
     FileReadOptions,
     FileSet,

@@ -13,9 +13,9 @@ from airflow_eos_provider.interval.progress import Report, silent
 from airflow_eos_provider.interval.topics.pins import TopicChangedError
 from airflow_eos_provider.interval.topics.preparation import COMPACTION_LAG_MS
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
-from airflow_eos_provider.kafka.read.ends import DeletedRecordsError, ReplacedTopicError, UnknownTopicError
+from airflow_eos_provider.kafka.kafka_session import Kafka, Session, session_of
 from airflow_eos_provider.kafka.read.reader import LogRecord, Reach, open_consumer, scan_to_end
-from airflow_eos_provider.kafka.session import Kafka, Session, session_of
+from airflow_eos_provider.kafka.read.topic_ends import DeletedRecordsError, ReplacedTopicError, UnknownTopicError
 
 T = TypeVar("T")
 

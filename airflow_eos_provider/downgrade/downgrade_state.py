@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode_evidence import probe
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, OWN_TOPIC, read_worker_files
 from airflow_eos_provider.downgrade.older import DowngradeLook, SeenWorker
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.offsets.seen.copies import Copies, all_copies
-from airflow_eos_provider.offsets.seen.group import read_group_offsets
+from airflow_eos_provider.offsets.seen.group_offsets import read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores
-from airflow_eos_provider.rollout.plan.preflight import kafka_version
+from airflow_eos_provider.rollout.plan.obstacles import kafka_version
 
 #: Limit of one worker's answers, seconds.
 _ANSWER_SECONDS = 30.0

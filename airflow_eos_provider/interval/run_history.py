@@ -15,7 +15,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topics.control_topic import COMMIT, PLAN, ControlState, parts_of_key
 from airflow_eos_provider.interval.topics.ledger import LedgerState, SliceRecord, complete_key, slice_key
-from airflow_eos_provider.interval.topics.reader import TopicReader
+from airflow_eos_provider.interval.topics.run_reader import TopicReader
 from airflow_eos_provider.interval.verify import is_there, pipelines_among, statuses_of, topics
 from airflow_eos_provider.kafka.read.reader import LogRecord
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from airflow_eos_provider.connect.topics.source_offsets import ByConnector, OffsetLog, OffsetRecord
 from airflow_eos_provider.kafka.admin.partition_writers import Outcome, Progress, Written
+from airflow_eos_provider.kafka.kafka_session import Kafka, session_of
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.read.writers import TopicWriters, part_of, read_writers
-from airflow_eos_provider.kafka.session import Kafka, session_of
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 
 #: A read is given up when no position has moved for so long, seconds.

@@ -14,7 +14,7 @@ from airflow_eos_provider.connect.cluster.other_kafka import OtherKafka
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.kafka.borrowed_clients import Lent
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import LINE_CHARACTERS, counted, one_line
 from airflow_eos_provider.finding import Verdict, overall
 from airflow_eos_provider.preflight import answer_rules, reader_rules, setting_rules, transaction_rules
-from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
 from airflow_eos_provider.preflight.findings import SINK, ConnectorFinding, worst_first
+from airflow_eos_provider.preflight.group_facts import ConnectorFacts, Facts
 
 Rule = Callable[[ConnectorFacts, Facts], Iterable[ConnectorFinding]]
 

@@ -17,7 +17,7 @@ from airflow_eos_provider.data_text import LINE_CHARACTERS, VALUE_CHARACTERS, co
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.plan_hash import HashedPlan, hash_of
-from airflow_eos_provider.preflight.report import Report
+from airflow_eos_provider.preflight.preflight_report import Report
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.plan.order import TaskDowntime, about, foreseen, predict

@@ -14,8 +14,8 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.lab.jars.jars import DEFAULT_VERSION, VERSIONS
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.lab_status import LabStatus
 from airflow_eos_provider.lab.record import LabOptions, LabRecord
-from airflow_eos_provider.lab.status import LabStatus
 from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.output import WIDE, Output, OutputOption, print_document
 from airflow_eos_provider.terminal import DataConsole

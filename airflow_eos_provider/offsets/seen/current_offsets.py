@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import OFFSETS, read_worker_files
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.offsets.seen import backup
-from airflow_eos_provider.offsets.seen.group import GroupOffsets, read_group_offsets
+from airflow_eos_provider.offsets.seen.group_offsets import GroupOffsets, read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores, source_of
 
 #: Limit of the one request for all connectors, seconds.

@@ -21,7 +21,7 @@ from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.admin.client import Place
 from airflow_eos_provider.kafka.admin.groups import hidden_groups
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 from airflow_eos_provider.transactions.collisions import CONTROL, PLANNER, KafkaGroups, PipelineSeen
 
 #: So many partitions that could not be seen are named.

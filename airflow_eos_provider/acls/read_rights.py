@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
-from airflow_eos_provider.acls.facts import Seen, SeenConnector
+from airflow_eos_provider.acls.cluster_facts import Seen, SeenConnector
 from airflow_eos_provider.acls.judge import Authorizer
+from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.properties import plain_topics, written
 from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, OWN_TOPIC, STATUS, read_worker_files
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.kafka_session import Session
 
 _CALL_SECONDS = 15.0
 

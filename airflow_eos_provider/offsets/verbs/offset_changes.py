@@ -18,10 +18,10 @@ from airflow_eos_provider.connect.topics.source_offsets import OffsetRecord, com
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.write.partitioner import partition_of
+from airflow_eos_provider.offsets.offsets_topic import OffsetsTopic, has_strayed
 from airflow_eos_provider.offsets.seen.backup import Backup
-from airflow_eos_provider.offsets.topic import OffsetsTopic, has_strayed
 from airflow_eos_provider.offsets.user_json import canonical, contains
-from airflow_eos_provider.offsets.verbs.request import Wanted
+from airflow_eos_provider.offsets.verbs.offsets_request import Wanted
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
 from airflow_eos_provider.finding import Verdict, overall
-from airflow_eos_provider.preflight.report import Report
-from airflow_eos_provider.rollout.check import Check, failed, fails, holds, inconclusive, named, passed, unknown
+from airflow_eos_provider.preflight.preflight_report import Report
+from airflow_eos_provider.rollout.answer import Check, failed, fails, holds, inconclusive, named, passed, unknown
 from airflow_eos_provider.rollout.observe.client_clusters import ClientClusters
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.reported_states import (
@@ -36,7 +36,7 @@ from airflow_eos_provider.rollout.plan.worker_edits import (
     properties_to_set,
     uncommitted_readers,
 )
-from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 
 #: KIP-618 came with Apache Kafka 3.3.0 (KAFKA-10000).
 FIRST_VERSION = (3, 3)

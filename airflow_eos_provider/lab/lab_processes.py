@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.processes import ProcessIdentity, from_pid_file, identify
+from airflow_eos_provider.local_processes import ProcessIdentity, from_pid_file, identify
 
 #: Every JVM of a lab carries ``-Deos.lab=<token>:<folder>``, PostgreSQL the same as a setting of its own. The token is
 #: a random number that is on disk before the first process starts, so a process is known to be this lab's even if its
