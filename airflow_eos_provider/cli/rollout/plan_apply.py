@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import signal
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +16,6 @@ from rich.console import Console
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
-    JsonOption,
     ReasonOption,
     TakeOverOption,
     actor,
@@ -36,6 +36,7 @@ from airflow_eos_provider.cli.confirm import (
     show_plan,
 )
 from airflow_eos_provider.cli.look import Found, look_command
+from airflow_eos_provider.cli.options import COMMON, Options, own_options, with_options
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.connect_session import ConnectSession
 from airflow_eos_provider.connect.mode import Mode
@@ -44,7 +45,7 @@ from airflow_eos_provider.errors import EosError, PlanMovedError
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.offsets import user_json
 from airflow_eos_provider.offsets.seen.copies import Copies, left_behind_lines
-from airflow_eos_provider.output import Output, OutputOption, is_for_scripts
+from airflow_eos_provider.output import Output, is_for_scripts
 from airflow_eos_provider.plan_hash import PLANS_FOLDER
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.outcome import RolloutReport, WorkerOutcome
@@ -83,7 +84,19 @@ LeaseOption = Annotated[
 StopGraceOption = Annotated[
     float, typer.Option("--stop-grace", metavar="SECONDS", help="Kill a worker that has not stopped after this time.")
 ]
-DEFAULTS = RolloutSettings()
+_DEFAULTS = RolloutSettings()
+
+#: The options of every command that carries a roll out.
+_ROLL_OPTIONS: Options = {
+    "reason": (ReasonOption, ""),
+    "allow_downtime": (DowntimeOption, False),
+    "take_over": (TakeOverOption, False),
+    "gate_timeout": (GateTimeoutOption, None),
+    "lease_seconds": (LeaseOption, _DEFAULTS.lease_seconds),
+    "stop_grace": (StopGraceOption, _DEFAULTS.stop_grace_seconds),
+    "output": COMMON["output"],
+    "as_json": COMMON["as_json"],
+}
 
 #: The columns of :func:`figures`.
 FIGURES = ("restart and gate", "task downtime", "predicted", "led")
@@ -133,31 +146,53 @@ def to_document(made: Plan) -> dict[str, Any]:
     return {**made.to_dict(), "nothing_to_do": made.nothing_to_do}
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a command carries a roll out, from its options."""
+
+    settings: RolloutSettings
+    reason: str
+    take_over: bool
+    output: Output | None
+    as_json: bool
+
+
+def roll_command(run: Callable[..., None]) -> Callable[..., None]:
+    """The command of a function that takes its own options, and ``how`` for those of every roll."""
+
+    def command(
+        *,
+        reason: str,
+        allow_downtime: bool,
+        take_over: bool,
+        gate_timeout: float | None,
+        lease_seconds: float,
+        stop_grace: float,
+        output: Output | None,
+        as_json: bool,
+        **own: Any,
+    ) -> None:
+        settings = RolloutSettings(
+            allow_downtime=allow_downtime,
+            gate_timeout_seconds=gate_timeout,
+            lease_seconds=lease_seconds,
+            stop_grace_seconds=stop_grace,
+        )
+        run(**own, how=How(settings, reason, take_over, output, as_json))
+
+    own = {name: option for name, option in own_options(run).items() if name != "how"}
+    return with_options(command, {**own, **_ROLL_OPTIONS}, inspect.getdoc(run) or "")
+
+
+@roll_command
 @asks
 def apply(
-    to: ToOption = None,
-    plan: PlanOption = None,
-    yes: YesOption = False,
-    cluster: ClusterOption = None,
-    reason: ReasonOption = "",
-    allow_downtime: DowntimeOption = False,
-    take_over: TakeOverOption = False,
-    gate_timeout: GateTimeoutOption = None,
-    lease_seconds: LeaseOption = DEFAULTS.lease_seconds,
-    stop_grace: StopGraceOption = DEFAULTS.stop_grace_seconds,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
+    how: How, to: ToOption = None, plan: PlanOption = None, yes: YesOption = False, cluster: ClusterOption = None
 ) -> None:
     """Roll the group to a mode, one worker at a time, with a check after each.
 
     Safe to re-run after a crash: if a rollout is unfinished, its plan is shown and resumed.
     """
-    settings = RolloutSettings(
-        allow_downtime=allow_downtime,
-        gate_timeout_seconds=gate_timeout,
-        lease_seconds=lease_seconds,
-        stop_grace_seconds=stop_grace,
-    )
 
     def choose(controller: Controller) -> Chosen:
         if plan:
@@ -169,18 +204,8 @@ def apply(
             _left_behind(controller.cluster)
         return Chosen(planned(controller, to))
 
-    roll(
-        load_cluster(cluster),
-        settings,
-        choose,
-        lambda made: apply_command(made, cluster, allow_downtime),
-        plan_hash=plan,
-        yes=yes,
-        reason=reason,
-        take_over=take_over,
-        output=output,
-        as_json=as_json,
-    )
+    command = partial(apply_command, cluster=cluster, allow_downtime=how.settings.allow_downtime)
+    roll(load_cluster(cluster), choose, command, how, plan_hash=plan, yes=yes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +223,13 @@ class Chosen:
 
 def roll(
     cluster: ConnectCluster,
-    settings: RolloutSettings,
     choose: Callable[[Controller], Chosen],
     command: Callable[[Plan], str],
+    how: How,
     *,
     plan_hash: str | None = None,
     yes: bool = False,
-    reason: str = "",
-    take_over: bool = False,
     resume: bool = False,
-    output: Output | None = None,
-    as_json: bool = False,
 ) -> None:
     """Show a plan, and apply it once that is confirmed; progress is on standard error."""
     interrupt = _Interrupt()
@@ -218,24 +239,24 @@ def roll(
         report=report_line,
         stop_requested=interrupt.is_set,
         actor=actor(),
-        reason=reason,
-        settings=settings,
+        reason=how.reason,
+        settings=how.settings,
     ) as controller:
         chosen = choose(controller)
         made = chosen.plan
-        with width_for(output):
+        with width_for(how.output):
             error = show_and_ask(
                 partial(show, made, notes=chosen.notes),
                 f"Roll group {made.group_id} to {made.target}?",
                 command(made),
                 confirmed=bool(plan_hash or yes or made.nothing_to_do),
-                for_scripts=is_for_scripts(output, as_json=as_json),
+                for_scripts=is_for_scripts(how.output, as_json=how.as_json),
             )
         if error is None and (plan_hash or not made.nothing_to_do):
             with interrupt:
-                report = controller.apply(made, take_over=take_over, resume=resume)
+                report = controller.apply(made, take_over=how.take_over, resume=resume)
     done = None if report is None else report.to_dict()
-    is_printed = print_applied(to_document(made), made.short_hash, done, output, as_json=as_json, **chosen.more)
+    is_printed = print_applied(to_document(made), made.short_hash, done, how.output, as_json=how.as_json, **chosen.more)
     if not is_printed and report is not None:
         _show_report(report)
     if error is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +16,6 @@ from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
     ReasonOption,
-    TakeOverOption,
     actor,
     console,
     load_cluster,
@@ -27,18 +28,15 @@ from airflow_eos_provider.cli.confirm import PlanOption, YesOption, asks
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.look import Found, add_look
 from airflow_eos_provider.cli.rollout.plan_apply import (
-    DEFAULTS,
     FIGURES,
     Chosen,
-    DowntimeOption,
-    GateTimeoutOption,
-    LeaseOption,
-    StopGraceOption,
+    How,
     apply_command,
     figures,
     find_planned,
     planned,
     roll,
+    roll_command,
 )
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import (
@@ -56,6 +54,7 @@ from airflow_eos_provider.kafka.kafka_session import Kafka, Session
 from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.outcome import WorkerOutcome
+from airflow_eos_provider.rollout.plan.roll_plan import Plan
 from airflow_eos_provider.rollout.roll_history import (
     INTERRUPTED,
     ForeignRollout,
@@ -66,7 +65,6 @@ from airflow_eos_provider.rollout.roll_history import (
     restores_files,
     whole_history,
 )
-from airflow_eos_provider.rollout.roll_settings import RolloutSettings
 
 rollouts_app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -208,53 +206,25 @@ _add_request(
         "eos rollout resume", "eos rollout resume --take-over  # though the lease of another controller still runs"
     ),
 )
-def resume(
-    rollout: RolloutArgument = None,
-    cluster: ClusterOption = None,
-    reason: ReasonOption = "",
-    allow_downtime: DowntimeOption = False,
-    take_over: TakeOverOption = False,
-    gate_timeout: GateTimeoutOption = None,
-    lease_seconds: LeaseOption = DEFAULTS.lease_seconds,
-    stop_grace: StopGraceOption = DEFAULTS.stop_grace_seconds,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@roll_command
+def resume(how: How, rollout: RolloutArgument = None, cluster: ClusterOption = None) -> None:
     """Resume a rollout from this machine, by the plan that was confirmed for it. Does not ask again."""
     described = load_cluster(cluster)
     found = _find(described.kafka, described.group_id, rollout)
     found.require_applicable()
-    settings = RolloutSettings(
-        allow_downtime=allow_downtime,
-        gate_timeout_seconds=gate_timeout,
-        lease_seconds=lease_seconds,
-        stop_grace_seconds=stop_grace,
-    )
-    roll(
-        described,
-        settings,
-        lambda _: Chosen(found.plan),
-        lambda made: apply_command(made, cluster, allow_downtime),
-        yes=True,
-        reason=reason,
-        take_over=take_over,
-        resume=True,
-        output=output,
-        as_json=as_json,
-    )
+    command = partial(apply_command, cluster=cluster, allow_downtime=how.settings.allow_downtime)
+    roll(described, lambda _: Chosen(found.plan), command, how, yes=True, resume=True)
 
 
 @rollouts_app.command("undo", epilog=examples("eos rollout undo", "eos rollout undo --yes --reason CHG-4712"))
+@roll_command
 @asks
 def undo(
+    how: How,
     rollout: RolloutArgument = None,
     plan: PlanOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
-    reason: ReasonOption = "",
-    allow_downtime: DowntimeOption = False,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Roll the group back to the mode that it had before a rollout."""
     described = load_cluster(cluster)
@@ -271,17 +241,11 @@ def undo(
         ]
         return Chosen(made, tuple(notes), {"restores_files": restored})
 
-    roll(
-        described,
-        RolloutSettings(allow_downtime=allow_downtime),
-        choose,
-        lambda made: apply_command(made, cluster, allow_downtime, "rollout", "undo", former.rollout_id),
-        plan_hash=plan,
-        yes=yes,
-        reason=reason or f"back from rollout {former.rollout_id}",
-        output=output,
-        as_json=as_json,
-    )
+    def command(made: Plan) -> str:
+        return apply_command(made, cluster, how.settings.allow_downtime, "rollout", "undo", former.rollout_id)
+
+    how = replace(how, reason=how.reason or f"back from rollout {former.rollout_id}")
+    roll(described, choose, command, how, plan_hash=plan, yes=yes)
 
 
 def _answered(answer: Answer) -> Found:
