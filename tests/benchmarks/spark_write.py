@@ -1,4 +1,4 @@
-"""Two million rows from Parquet into Kafka by Spark, exactly once, beside what one would do without.
+"""Two million rows (``EOS_WRITE_ROWS``) from Parquet into Kafka by Spark, exactly once, beside its peers.
 
 The peers: Spark's own Kafka sink, at least once; and ``foreachPartition`` with confluent-kafka, the usual way from
 PySpark, at least once.
@@ -21,13 +21,14 @@ from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.kafka.read.reader import scan_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from tests.benchmarks.cpu_seconds import CpuSeconds
 from tests.benchmarks.local_spark import CORES, local_spark
 from tests.benchmarks.result import Result, own_lab
 from tests.benchmarks.spark_sink import sink_class_path, write_by_sink
 
-ROWS = 2_000_000
+ROWS = int(os.environ.get("EOS_WRITE_ROWS", "2000000"))
 VALUE_BYTES = 220
 DAY = Interval(datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 1, 2, tzinfo=UTC))
 
@@ -109,13 +110,14 @@ def _measure(lab: Lab, frame: Any, ways: Mapping[str, Way], console: Console) ->
     for trial in range(TRIALS):
         for name, way in ways.items():
             topic = f"{name}-{trial}"
-            lab.create_topic(topic, 4)
+            lab.create_topic(topic, 4, {"file.delete.delay.ms": "1000"})
             cpu = CpuSeconds(lab.root)
             began = time.monotonic()
             with cpu.counted():
                 way(lab, frame, topic)
             rate = ROWS / (time.monotonic() - began)
             _require_all(lab, topic)
+            Topics(lab.kafka).delete(topic)
             best[name] = max(best[name], rate)
             line = f"  {name}, trial {trial + 1}: {rate:,.0f} rows/s, a million {cpu.text(per=ROWS / 1e6)}"
             console.print(f"{line}, load {os.getloadavg()[0]:.1f}", style="dim", soft_wrap=True)

@@ -98,7 +98,7 @@ def test_kip_618s_example_is_shown_as_a_real_worker_reads_it(cluster: Cluster, e
 
     for url in lab.connect_urls:  # the command asks any of them
         with ConnectRest(url, retry_seconds=180) as each:
-            wait_for("its status", lambda each=each: name in each.statuses())  # type: ignore[misc]
+            wait_for("its configuration", lambda each=each: name in each.infos())  # type: ignore[misc]
     assert by_worker() == {"apachekafka": None, **KIP_OWN}
     found = listed(eos, name)
     shown = {s: found[keys[s].decode()] for s in SUBREDDITS}

@@ -65,6 +65,7 @@ if not {"scheduler", "dag-processor"}.isdisjoint(sys.argv):
     import airflow_eos_provider.offsets.verbs.apply
     import airflow_eos_provider.preflight
     import airflow_eos_provider.rollout.controller
+    import confluent_kafka
 """
 
 _RECORD = "airflow.json"

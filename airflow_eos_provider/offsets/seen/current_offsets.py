@@ -45,7 +45,7 @@ class OffsetsLook:
         """The offsets as they are."""
         session = self._session
         topic = read_worker_files(session.cluster).common(OFFSETS, self._offsets_topic)
-        connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_REST_SECONDS)
+        connectors = session.first_answer(lambda rest: rest.infos(), seconds=_REST_SECONDS)
         if connector and (connector in connectors or not may_be_gone):
             remedy = f"What a deleted connector has left: 'eos offsets list {connector} --all'."
             source_of(connector, connectors, session.cluster.group_id, remedy)
