@@ -30,6 +30,9 @@ from tests.benchmarks.spark_sink import sink_class_path, write_by_sink
 
 ROWS = int(os.environ.get("EOS_WRITE_ROWS", "2000000"))
 VALUE_BYTES = 220
+
+#: ``padding``, or ``json``: rows like events, of about as many bytes.
+VALUES = os.environ.get("EOS_WRITE_VALUES", "padding")
 DAY = Interval(datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 1, 2, tzinfo=UTC))
 
 #: Each way is tried so often, in turn; the best of each counts, for what disturbs only ever slows down.
@@ -127,10 +130,14 @@ def _measure(lab: Lab, frame: Any, ways: Mapping[str, Way], console: Console) ->
 def _rows(spark: Any, folder: Path) -> Any:
     """Eight bytes of key and as many of value as are wanted, in Parquet."""
     path = str(folder / f"{DAY.start:%F}" / "rows")
-    padding = "x" * (VALUE_BYTES - 8)
-    made = spark.range(0, ROWS, 1, CORES).selectExpr(
-        "lpad(cast(id as string), 8, '0') as key", f"concat(lpad(cast(id as string), 8, '0'), '{padding}') as value"
-    )
+    value = f"concat(lpad(cast(id as string), 8, '0'), '{'x' * (VALUE_BYTES - 8)}')"
+    if VALUES == "json":
+        value = """format_string('{"id":%010d,"user":"%s","session":"%s","at":"2013-01-01T%02d:%02d:%02dZ",'
+            || '"page":"/products/%05d","amount":%08.2f,"country":"%s","referrer":"https://example.org/%s"}',
+            id, substr(md5(cast(id % 50000 as string)), 1, 16), substr(sha(cast(id div 20 as string)), 1, 24),
+            id % 24, id % 60, id * 7 % 60, id * 31 % 90000, pmod(xxhash64(id), 1000000) / 100d,
+            elt(1 + id % 5, 'DE', 'FR', 'US', 'JP', 'BR'), substr(md5(cast(id as string)), 1, 12))"""
+    made = spark.range(0, ROWS, 1, CORES).selectExpr("lpad(cast(id as string), 8, '0') as key", f"{value} as value")
     made.write.parquet(path)
     return spark.read.parquet(path)
 
