@@ -176,7 +176,7 @@ def acl_rights(facts: ToolFacts) -> Iterator[Need]:
 #: What decides the rights of a verb in a group.
 Needs = Callable[[ToolFacts], Iterator[Need]]
 
-#: The verbs that change nothing, and the rights for that. The names are those of the commands.
+#: By command that changes nothing, the rights that it needs.
 READING: Mapping[str, Needs] = {
     "status": partial(_look, needs_ids=True),
     "plan": _look,

@@ -11,7 +11,7 @@ from airflow_eos_provider import changes
 from airflow_eos_provider.acls.tool_rules import READING, Needs, roll_rights
 from airflow_eos_provider.changes.change import Change
 
-#: Modules beside them, which declare none.
+#: Modules of this package that declare no change.
 _OTHERS = {f"{changes.__name__}.{name}" for name in ("change", "declared", "engine")}
 
 
@@ -26,7 +26,7 @@ def _declared() -> Iterator[Change[Any]]:
 #: By their names, in the order of these.
 CHANGES: Mapping[str, Change[Any]] = {change.name: change for change in sorted(_declared(), key=lambda each: each.name)}
 
-#: What ``eos`` can be asked to do with a Connect cluster, and the rights for that. The names are those of the commands.
+#: By command of ``eos``, the rights that it needs.
 VERBS: Mapping[str, Needs] = {
     **READING,
     "apply": roll_rights,

@@ -59,7 +59,7 @@ class _Block:
 def mode_from_searched_logs(
     log: str, searched: Iterable[tuple[str, bytes]], started_at: float, *, zone: tzinfo | None = None
 ) -> StartupLog:
-    """The mode that the process started at ``started_at`` printed, from what was found in its logs.
+    """The mode that the process started at ``started_at`` printed in its logs.
 
     Kafka's own logging settings rotate a log every hour, so the rotated ones beside it count, too
     (``connect.log.2026-11-20-17``).

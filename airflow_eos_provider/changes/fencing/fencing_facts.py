@@ -91,7 +91,7 @@ def _tasks(status: ConnectorStatus | None) -> tuple[TaskStatus, ...]:
 
 
 def _with_ids(session: ConnectSession, looks: Mapping[str, ConnectorLook]) -> dict[str, ConnectorLook]:
-    """By name the connectors with their ids, of each Kafka cluster that has some; or why they are not known."""
+    """By name, the connectors with their transactional ids, or with why these are unknown."""
     workers_kafka, found = WorkersKafka(session), dict[str, ConnectorLook]()
     clusters: dict[str, tuple[Session, list[ConnectorLook]]] = {}
     for name, one in looks.items():

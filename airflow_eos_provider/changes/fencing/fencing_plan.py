@@ -88,7 +88,7 @@ class Decision:
 
 
 def decide(seen: FenceLook, *, named: bool = False, pending_only: bool = False) -> Decision:
-    """Decide what to do about the connectors of a look.
+    """Decide for each connector that was found what to do.
 
     :param named: whether it is of connectors that a person has named.
     """

@@ -86,7 +86,7 @@ StopGraceOption = Annotated[
 ]
 _DEFAULTS = RolloutSettings()
 
-#: The options of every command that carries a roll out.
+#: The options of every command that carries out a roll.
 _ROLL_OPTIONS: Options = {
     "reason": (ReasonOption, ""),
     "allow_downtime": (DowntimeOption, False),
@@ -148,7 +148,7 @@ def to_document(made: Plan) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a command carries a roll out, from its options."""
+    """The options of a command that carries out a roll."""
 
     settings: RolloutSettings
     reason: str
@@ -158,7 +158,7 @@ class How:
 
 
 def roll_command(run: Callable[..., None]) -> Callable[..., None]:
-    """The command of a function that takes its own options, and ``how`` for those of every roll."""
+    """Make a command with the options of a function and those of every roll, which the function gets as ``how``."""
 
     def command(
         *,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import kafka.errors
-from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
+from kafka.protocol.producer import InitProducerIdRequest
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
@@ -16,14 +16,10 @@ from airflow_eos_provider.kafka.admin.client import Admin, error_in
 from airflow_eos_provider.kafka.kafka_session import Kafka, session_of
 from airflow_eos_provider.kafka.questions import not_allowed
 from airflow_eos_provider.kafka.write.record_batches import EncodedBatch, Record, encode_records, seal
-
-#: The last version that names topics; later ones have their ids.
-_PRODUCE = 12
+from airflow_eos_provider.kafka.write.sender import produce_request
 
 #: Records of one batch, bytes, about; brokers take twice as much by default.
 _BATCH_BYTES = 500_000
-
-_ALL_IN_SYNC = -1
 
 #: A broker waits so long for the other copies of a batch, milliseconds.
 _ACKNOWLEDGE_MS = 10_000
@@ -108,19 +104,7 @@ async def _append(admin: Admin, batch: EncodedBatch, deadline: float) -> int:
     leader = admin.wire.leader_of(batch.topic, batch.partition)
     if leader is None:
         raise kafka.errors.LeaderNotAvailableError(f"{where} has no leader")
-    topic = ProduceRequest.TopicProduceData
-    request = ProduceRequest(
-        transactional_id=None,
-        acks=_ALL_IN_SYNC,
-        timeout_ms=_ACKNOWLEDGE_MS,
-        topic_data=[
-            topic(
-                name=batch.topic,
-                partition_data=[topic.PartitionProduceData(index=batch.partition, records=batch.data)],
-            )
-        ],
-        max_version=_PRODUCE,
-    )
+    request = produce_request([batch], None, _ACKNOWLEDGE_MS)
     ((answer,),) = [each.partition_responses for each in (await admin.wire.answer(request, leader, deadline)).responses]
     error: Any = error_in(answer, where)
     if isinstance(error, kafka.errors.UnknownTopicOrPartitionError):  # it may have heard nothing of a new topic yet

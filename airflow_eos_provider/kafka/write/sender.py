@@ -332,7 +332,8 @@ class Sender:
             sent.append((partition, kept))
         partitions += [partition for partition, _ in sent]
         try:
-            future = self._wire.send(self._request(kept.batch for _, kept in sent), leader)
+            request = produce_request((kept.batch for _, kept in sent), self._id, self._acknowledge_ms)
+            future = self._wire.send(request, leader)
         except NotSentError as error:
             if is_refusal(error.reason):
                 self._fail(error.reason)
@@ -347,19 +348,6 @@ class Sender:
         self._requests[leader] += 1
         self._start(self._answered, leader, sent, future)
         return True
-
-    def _request(self, batches: Iterable[EncodedBatch]) -> Any:
-        topics: defaultdict[str, list[Any]] = defaultdict(list)
-        topic = ProduceRequest.TopicProduceData
-        for batch in batches:
-            topics[batch.topic].append(topic.PartitionProduceData(index=batch.partition, records=batch.data))
-        return ProduceRequest(
-            transactional_id=self._id,
-            acks=_ALL_IN_SYNC,
-            timeout_ms=self._acknowledge_ms,
-            topic_data=[topic(name=name, partition_data=parts) for name, parts in topics.items()],
-            max_version=_PRODUCE,
-        )
 
     async def _answered(self, leader: int, sent: Sequence[tuple[_Partition, _Kept]], future: Future) -> None:
         answers: dict[tuple[str, int], Any] = {}
@@ -544,6 +532,21 @@ class _Partition:
         if self.again and not self.flying:
             self.waiting.extendleft(sorted(self.again, key=lambda kept: kept.order, reverse=True))
             self.again.clear()
+
+
+def produce_request(batches: Iterable[EncodedBatch], transactional_id: str | None, acknowledge_ms: int) -> Any:
+    """A request that is answered when all in-sync replicas have the batches."""
+    topics: defaultdict[str, list[Any]] = defaultdict(list)
+    topic = ProduceRequest.TopicProduceData
+    for batch in batches:
+        topics[batch.topic].append(topic.PartitionProduceData(index=batch.partition, records=batch.data))
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=_ALL_IN_SYNC,
+        timeout_ms=acknowledge_ms,
+        topic_data=[topic(name=name, partition_data=parts) for name, parts in topics.items()],
+        max_version=_PRODUCE,
+    )
 
 
 def is_fencing(error: Exception) -> bool:
